@@ -46,9 +46,8 @@ class Reader {
     const auto part = [&](const char* key) { return all.value(key, json()); };
     read_normalizer(reader_, part("normalizer"), "normalizer", out_.normaliser);
     read_pre_tokenizer(reader_, part("pre_tokenizer"), "pre_tokenizer", steps_);
-    if (out_.normaliser.prepends() && steps_.splitter.first_later())
-      reader_.unsupported("pre_tokenizer", "Metaspace",
-                          "with a Prepend, prepend_scheme \"first\" must be in the first step");
+    if (out_.normaliser.prepends() && steps_.splitter.asks_for_first())
+      reader_.unsupported("normalizer", "Prepend", "a Metaspace with prepend_scheme \"first\" cannot follow it");
     const json& model = reader_.at(all, "model", "model", json::value_t::object);
     read_model(model);
     TokenTable table([this](const std::string& token) { return find(token); },

@@ -116,7 +116,10 @@ void Splitter::split_at(std::size_t at, std::string_view text, bool first, Scrat
       byte_characters().characters(part, level.characters);
       part = level.characters;
     }
-    split_at(at + 1, part, first && begin == 0, scratch, state, take);
+    if (at + 1 == steps_.size())
+      take(part);
+    else
+      split_at(at + 1, part, first && begin == 0, scratch, state, take);
   };
   if (!step.pattern && !step.character) return give(0, text.size());
   if (step.pattern && step.behaviour == Behaviour::isolated) {  // the common case, without a list of pieces

@@ -46,9 +46,9 @@ class Splitter {
   void add(Step step) { steps_.push_back(std::move(step)); }
   std::size_t size() const { return steps_.size(); }
   Step& last() { return steps_.back(); }
-  // Whether a step but the first one must know where the whole text begins.
-  bool first_later() const {
-    return std::any_of(steps_.begin() + (steps_.empty() ? 0 : 1), steps_.end(),
+  // Whether a step must know where the whole text begins.
+  bool asks_for_first() const {
+    return std::any_of(steps_.begin(), steps_.end(),
                        [](const Step& step) { return !step.space.empty() && step.prefix == Prefix::first; });
   }
   // Leaves out steps that do nothing.

@@ -63,14 +63,16 @@ constexpr const char* main_parts[] = {"tokenizer.json", "tokenizer.model", "voca
 // that a file with other steps, such as Digits before ByteLevel, would give other ids.
 constexpr const char* plain_classes[] = {"PreTrainedTokenizerFast", "TokenizersBackend"};
 
-// Classes that vocab.json and merges.txt have by the model_type of the folder they come from, if no file names one.
+// Classes that vocab.json and merges.txt have by the model_type of the folder they come from, if no file names one; of
+// some models always.
 struct ModelClass {
   const char *model_type, *name;
+  bool always = false;
 };
-constexpr ModelClass model_classes[] = {{"qwen2", "Qwen2Tokenizer"},      {"qwen2_moe", "Qwen2Tokenizer"},
-                                        {"qwen3", "Qwen2Tokenizer"},      {"qwen3_moe", "Qwen2Tokenizer"},
-                                        {"gpt_neox", "GPTNeoXTokenizer"}, {"mamba", "GPTNeoXTokenizer"},
-                                        {"mamba2", "GPTNeoXTokenizer"},   {"roberta", "RobertaTokenizer"}};
+constexpr ModelClass model_classes[] = {{"qwen2", "Qwen2Tokenizer", true}, {"qwen2_moe", "Qwen2Tokenizer"},
+                                        {"qwen3", "Qwen2Tokenizer"},       {"qwen3_moe", "Qwen2Tokenizer"},
+                                        {"gpt_neox", "GPTNeoXTokenizer"},  {"mamba", "GPTNeoXTokenizer"},
+                                        {"mamba2", "GPTNeoXTokenizer"},    {"roberta", "RobertaTokenizer"}};
 
 bool is_one_of(const auto& list, std::string_view name) {
   return std::any_of(std::begin(list), std::end(list), [&](const char* one) { return name == one; });
@@ -89,14 +91,17 @@ Json config_object(const fs::path& file) {
 // The class that gives the ids with which the run was trained; "" if the one that is there does.
 std::string needed_class(const fs::path& to, const fs::path& from, const std::string& given) {
   if (fs::exists(to / "tokenizer.json")) return is_one_of(plain_classes, given) ? "" : plain_classes[0];
+  const Json source = config_object(from / "config.json");
+  const std::string type = text_of(source, "model_type");
+  const auto of_model = std::find_if(std::begin(model_classes), std::end(model_classes),
+                                     [&](const ModelClass& m) { return type == m.model_type; });
+  const bool known = of_model != std::end(model_classes), model = fs::exists(to / "tokenizer.model");
+  if (!model && known && of_model->always) return given == of_model->name ? "" : of_model->name;
   if (!given.empty()) return "";
   // SentencePieceBackend, since transformers 5, gives the library's ids; LlamaTokenizer treats spaces differently.
-  if (fs::exists(to / "tokenizer.model")) return "SentencePieceBackend";
-  const Json source = config_object(from / "config.json");
+  if (model) return "SentencePieceBackend";
   if (const std::string name = text_of(source, "tokenizer_class"); !name.empty()) return name;
-  const std::string type = text_of(source, "model_type");
-  for (const ModelClass& m : model_classes)
-    if (type == m.model_type) return m.name;
+  if (known) return of_model->name;
   return "GPT2Tokenizer";
 }
 

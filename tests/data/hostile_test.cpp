@@ -115,6 +115,9 @@ TEST_CASE_METHOD(Hostile, "what is not supported is named") {
          ENG_UNSUPPORTED);
   refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}),
          {"pre_tokenizer.prepend_scheme", "last"}, ENG_UNSUPPORTED);
+  json first = with("/normalizer", {{"type", "Prepend"}, {"prepend", "x"}});
+  first["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "first"}};
+  refuse(first, {"normalizer", "Prepend", "\"first\""}, ENG_UNSUPPORTED);
   refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"add_prefix_space", false}}),
          {"pre_tokenizer.add_prefix_space", "never"});
   refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "ab"}}), {"pre_tokenizer.replacement"});

@@ -80,6 +80,10 @@ TEST_CASE("vocab.json and merges.txt keep their class, or get the one by which t
   };
   CHECK(of(R"({"tokenizer_class": "Qwen2Tokenizer"})", "").at("tokenizer_class") == "Qwen2Tokenizer");
   CHECK(of("", R"({"model_type": "qwen2"})").at("tokenizer_class") == "Qwen2Tokenizer");
+  CHECK(of(R"({"tokenizer_class": "GPT2Tokenizer"})", R"({"model_type": "qwen2"})").at("tokenizer_class") ==
+        "Qwen2Tokenizer");
+  CHECK(of(R"({"tokenizer_class": "GPT2Tokenizer"})", R"({"model_type": "qwen3"})").at("tokenizer_class") ==
+        "GPT2Tokenizer");
   CHECK(of("{}", R"({"model_type": "gpt_neox", "tokenizer_class": "RobertaTokenizer"})").at("tokenizer_class") ==
         "RobertaTokenizer");
   // GPT2Tokenizer adds <|endoftext|> for each of these that is not named.
