@@ -49,11 +49,8 @@ std::vector<Candidate> unbuilt(const fs::path& top) {
     const fs::path path = top / "plugins" / line.substr(0, end);
     const std::string how = line.substr(end);
     if (line.empty() || fs::exists(path, none)) continue;
-    out.push_back({path,
-                   {},
-                   how.empty() ? not_built : fmt::format("it is not in this build; `tools/dev{}` builds it", how),
-                   {},
-                   nullptr});
+    out.push_back(
+        {path, {}, how.empty() ? not_built : fmt::format("{}`tools/dev{}` builds it", not_in_build, how), {}, nullptr});
   }
   return out;
 }

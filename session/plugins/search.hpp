@@ -12,6 +12,7 @@ namespace eng {
 
 // Why a plugin file that a build folder lacks is refused: a first run builds only what it needs.
 inline constexpr const char* not_built = "it is not built yet; `tools/dev build` builds it";
+inline constexpr const char* not_in_build = "it is not in this build; ";  // and how it is built
 
 // Where plugins are looked for, besides the folders of the installation.
 struct PluginSearch {

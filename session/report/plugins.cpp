@@ -138,8 +138,7 @@ std::string explain_missing(const Registry& registry, const std::string& kind, c
   std::string out;
   bool found = false;  // what is asked for, among those that are not built
   for (const Candidate& c : registry.candidates()) {
-    std::error_code none;
-    const bool absent = !c.refused.empty() && !std::filesystem::exists(c.path, none);
+    const bool absent = c.refused == not_built || c.refused.starts_with(not_in_build);
     if (absent && !is_called(c, name)) continue;
     found = found || absent;
     if (c.refused.empty() && is_called(c, name)) out += fmt::format("{} provides {}\n", c.path.string(), provisions(c));
