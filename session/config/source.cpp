@@ -130,6 +130,19 @@ void take_defaults(Document& document) {
     for (auto& [key, value] : part.keys) value.held = held.count(section + "." + key) > 0;
 }
 
+// "JSON" or "YAML" if the text is most likely that; `line` is the one that is no TOML.
+std::string other_format(const std::string& text, const std::string& line) {
+  const std::string begin = trimmed(text), wrong = trimmed(line);
+  if (begin.starts_with('{') || wrong.starts_with('{') || wrong.starts_with("//") || wrong.starts_with("/*"))
+    return "JSON";
+  if (wrong == "---" || wrong.starts_with("- ") || wrong.starts_with("%YAML")) return "YAML";
+  const auto colon = wrong.find(':');
+  const bool name =
+      colon != std::string::npos && colon > 0 && wrong.find('=') > colon &&
+      wrong.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-\"'") >= colon;
+  return name && (colon + 1 == wrong.size() || wrong[colon + 1] == ' ') ? "YAML" : "";
+}
+
 }  // namespace
 
 const Document::Part* Document::find(const std::string& section) const {
@@ -158,13 +171,17 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
   try {
     take(parse_toml(text), {}, "", document, problems);
   } catch (const BadToml& bad) {
-    const bool json = trimmed(text).starts_with('{');
+    const std::string format = other_format(text, line_of(text, bad.line));
     problems.push_back(
         {"E0101",
          fmt::format("not valid TOML: {}", printable(bad.what())),
          {bad.line, bad.column},
-         json ? "this looks like JSON; a configuration is TOML: `engine init PRESET` writes one to start from"
-              : quotes_needed(line_of(text, bad.line))});
+         format.empty()
+             ? quotes_needed(line_of(text, bad.line))
+             : fmt::format("this looks like {}; a configuration is TOML: `engine config convert FILE` makes one "
+                           "of a file of DeepSpeed or another trainer, `engine init PRESET` writes one to start "
+                           "from",
+                           format)});
     return document;
   }
   take_defaults(document);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "session/convert/job.hpp"
+#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {
@@ -48,9 +49,10 @@ struct Resolver {
       entry.odd = given->odd;
       entry.origin = fmt::format("{} = \"auto\": {}", name, given->origin);
     } else {
-      entry.value = default_of(argument);
-      entry.origin = fmt::format("{} = \"auto\": Hugging Face's default of {}", name, argument);
-      if (entry.value.index()) defaults.push_back(name);
+      const auto fallback = default_of(job, argument);
+      entry.value = fallback ? fallback->value : Value();
+      entry.origin = fmt::format("{} = \"auto\": {}", name, fallback ? fallback->origin : argument);
+      if (fallback) defaults.push_back(name);
     }
   }
 
@@ -78,7 +80,7 @@ struct Resolver {
     std::string origin;
     for (const char* name : {"adam_beta1", "adam_beta2"}) {
       const Entry* given = job.flat.take(name);
-      const auto number = as_number(given ? given->value : default_of(name));
+      const auto number = given ? as_number(given->value) : as_number(default_of(job, name)->value);
       if (!number) return job.out.problem(fmt::format("`{}` must be a number, not {}", given->origin, shown(*given)));
       both.push_back(*number);
       if (given) origin += (origin.empty() ? "" : ", ") + given->origin;
@@ -131,29 +133,72 @@ struct Resolver {
 
 }  // namespace
 
-Value default_of(const std::string& huggingface) {
-  static const std::map<std::string, Value> all = {{"per_device_train_batch_size", int64_t{8}},
-                                                   {"gradient_accumulation_steps", int64_t{1}},
-                                                   {"max_grad_norm", 1.0},
-                                                   {"learning_rate", 5e-5},
-                                                   {"weight_decay", 0.0},
-                                                   {"adam_beta1", 0.9},
-                                                   {"adam_beta2", 0.999},
-                                                   {"adam_epsilon", 1e-8},
-                                                   {"warmup_steps", int64_t{0}},
-                                                   {"fp16", false},
-                                                   {"bf16", false}};
-  const auto found = all.find(huggingface);
-  return found == all.end() ? Value() : found->second;
+std::optional<Entry> default_of(const Job& job, const std::string& argument) {
+  struct Default {
+    const char *trainer, *argument;
+    Value value;
+    const char* whose = "Hugging Face";
+  };
+  static const Default all[] = {{"axolotl", "per_device_train_batch_size", int64_t{1}, "axolotl"},
+                                {"axolotl", "lr_scheduler_type", std::string("cosine"), "axolotl"},
+                                {"axolotl", "max_length", int64_t{512}, "axolotl"},
+                                {"trl", "learning_rate", 2e-5, "TRL"},
+                                {"trl", "max_length", int64_t{1024}, "TRL"},
+                                {"llamafactory", "max_length", int64_t{2048}, "LLaMA-Factory"},
+                                {"axolotl", "num_train_epochs", 1.0, "axolotl"},
+                                {"nanogpt", "per_device_train_batch_size", int64_t{12}, "nanoGPT"},
+                                {"nanogpt", "gradient_accumulation_steps", int64_t{40}, "nanoGPT"},
+                                {"nanogpt", "max_steps", int64_t{600000}, "nanoGPT"},
+                                {"nanogpt", "block_size", int64_t{1024}, "nanoGPT"},
+                                {"nanogpt", "learning_rate", 6e-4, "nanoGPT"},
+                                {"nanogpt", "weight_decay", 0.1, "nanoGPT"},
+                                {"nanogpt", "adam_beta1", 0.9, "nanoGPT"},
+                                {"nanogpt", "adam_beta2", 0.95, "nanoGPT"},
+                                {"nanogpt", "max_grad_norm", 1.0, "nanoGPT"},
+                                {"nanogpt", "warmup_steps", int64_t{2000}, "nanoGPT"},
+                                {"nanogpt", "lr_decay_iters", int64_t{600000}, "nanoGPT"},
+                                {"nanogpt", "min_lr", 6e-5, "nanoGPT"},
+                                {"nanogpt", "dtype", std::string("bfloat16"), "nanoGPT"},
+                                {"megatron", "adam_beta1", 0.9, "Megatron"},
+                                {"megatron", "adam_beta2", 0.999, "Megatron"},
+                                {"megatron", "adam_epsilon", 1e-8, "Megatron"},
+                                {"megatron", "weight_decay", 0.01, "Megatron"},
+                                {"megatron", "max_grad_norm", 1.0, "Megatron"},
+                                {"", "num_train_epochs", 3.0},
+                                {"", "per_device_train_batch_size", int64_t{8}},
+                                {"", "gradient_accumulation_steps", int64_t{1}},
+                                {"", "max_grad_norm", 1.0},
+                                {"", "learning_rate", 5e-5},
+                                {"", "weight_decay", 0.0},
+                                {"", "adam_beta1", 0.9},
+                                {"", "adam_beta2", 0.999},
+                                {"", "adam_epsilon", 1e-8},
+                                {"", "lr_scheduler_type", std::string("linear")},
+                                {"", "warmup_steps", int64_t{0}},
+                                {"", "fp16", false},
+                                {"", "bf16", false}};
+  if (job.no_trainer && job.huggingface && argument == "max_grad_norm")
+    return Entry{0.0, "", "scripts without Hugging Face's trainer do not clip"};
+  for (const Default& one : all)
+    if (argument == one.argument && (one.trainer == job.trainer || (!*one.trainer && job.huggingface)))
+      return Entry{one.value, "", fmt::format("{}'s default of {}", one.whose, argument)};
+  return std::nullopt;
 }
 
-std::optional<Entry> pick(Job& job, const std::string& deepspeed, const std::string& huggingface) {
-  const Entry* argument = huggingface.empty() ? nullptr : job.flat.find(huggingface);
+bool is_null(const Entries& entries, const std::string& name) {
+  const auto found = entries.all.find(name);
+  return found != entries.all.end() && found->second.value.index() == 0 && found->second.odd.empty();
+}
+
+std::optional<Entry> pick(Job& job, const std::string& deepspeed, const std::string& argument) {
   if (const Entry* theirs = deepspeed.empty() ? nullptr : job.deepspeed.take(deepspeed)) return *theirs;
-  if (argument) return *job.flat.take(huggingface);
-  const Value fallback = job.huggingface ? default_of(huggingface) : Value();
-  if (fallback.index() == 0) return std::nullopt;
-  return Entry{fallback, "", "Hugging Face's default of " + huggingface};
+  if (!deepspeed.empty() && is_null(job.deepspeed, deepspeed)) return std::nullopt;
+  if (argument.empty()) return std::nullopt;
+  if (const Entry* given = job.flat.take(argument)) return *given;
+  if (is_null(job.flat, argument))
+    if (const auto meant = translation(job.trainer, argument, {}); meant && !meant->values.empty())
+      return Entry{meant->values[0].second, "", job.flat.all.at(argument).origin + " = null"};
+  return job.defaults ? default_of(job, argument) : std::nullopt;
 }
 
 void resolve_auto(Job& job) {

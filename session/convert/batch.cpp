@@ -35,8 +35,10 @@ struct Batch {
 
   // Ranks that share a sample have one micro-batch together.
   void sharing() {
-    for (const char* name : {"sequence_parallel_size", "tensor_parallel.autotp_size"}) {
+    for (const char* name : {"sequence_parallel_size", "tensor_parallel.autotp_size", "tensor_model_parallel_size",
+                             "pipeline_model_parallel_size", "context_parallel_size", "tensor_parallel_size"}) {
       const Entry* entry = job.deepspeed.take(name);
+      if (!entry) entry = job.flat.take(name);
       const auto ways = entry ? as_whole(entry->value) : std::nullopt;
       if (!entry || (ways && *ways <= 1)) continue;
       if (!ways || (job.ranks && job.ranks % *ways)) {
@@ -56,14 +58,14 @@ struct Batch {
                                   : fmt::format("{} ranks ({})", job.ranks, job.ranks_from);
   }
 
-  // Ranks that nobody gave: one, which a note says.
-  void assume_one(const char* what) {
-    if (job.ranks) return;
-    job.ranks = 1;
+  // Without the number of ranks, the samples of a step are all that is known.
+  void whole_alone() {
+    job.out.set("train.global_batch", *train.value, *train.from);
+    job.out.leave("train.micro_batch", "1", "train_batch_size / accumulation / ranks, which are not known");
     job.out.note(
-        fmt::format("the number of ranks is not known, so {} is for one; give the launch line with --args, for "
-                    "example --args \"--num_gpus 4\"",
-                    what));
+        "the number of ranks is not known, so that train.micro_batch is left open: a step has the same samples with "
+        "any; "
+        "give the launch line with --args, for example --args \"--num_gpus 4\"");
   }
 
   void write_micro() { job.out.set("train.micro_batch", *micro.value, *micro.from); }
@@ -98,7 +100,7 @@ struct Batch {
   }
 
   void train_and_steps() {
-    assume_one("train.micro_batch");
+    if (!job.ranks) return whole_alone();
     const int64_t whole = *train.value, parts = *steps.value * job.ranks;
     if (whole % parts)
       return refuse(fmt::format("train_batch_size = {} is not a multiple of {} (accumulation) x {}", whole,
@@ -109,7 +111,7 @@ struct Batch {
   }
 
   void train_only() {
-    assume_one("train.micro_batch");
+    if (!job.ranks) return whole_alone();
     const int64_t whole = *train.value;
     if (whole % job.ranks) return refuse(fmt::format("train_batch_size = {} is not a multiple of {}", whole, world()));
     job.out.set("train.micro_batch", whole / job.ranks,
@@ -117,13 +119,38 @@ struct Batch {
     job.out.set("train.accumulate", int64_t{1}, "DeepSpeed's default with train_batch_size alone");
   }
 
+  // nanoGPT's accumulation counts the micro-batches of all ranks.
+  void nanogpt() {
+    micro = count(pick(job, "", "per_device_train_batch_size"));
+    steps = count(pick(job, "", steps_key));
+    if (micro.value) write_micro();
+    if (!steps.value) return;
+    if (job.ranks && *steps.value % job.ranks)
+      return refuse(
+          fmt::format("gradient_accumulation_steps = {} counts the micro-batches of all ranks, and is not a "
+                      "multiple of {}",
+                      *steps.value, world()));
+    if (job.ranks)
+      job.out.set("train.accumulate", *steps.value / job.ranks,
+                  fmt::format("{} = {} of all ranks / {}", steps.from->origin, *steps.value, world()));
+    else if (micro.value)
+      job.out.set("train.global_batch", *steps.value * *micro.value,
+                  fmt::format("{} = {} of all ranks x {}", steps.from->origin, *steps.value, *micro.value));
+    else
+      job.out.leave("train.accumulate", fmt::format("{} / ranks", *steps.value), steps.from->origin + ": of all ranks");
+  }
+
   void make() {
+    if (job.trainer == "nanogpt") return nanogpt();
     sharing();
     const bool any = job.deepspeed.has("train_batch_size") || job.deepspeed.has(micro_key) ||
                      (job.has_deepspeed && job.deepspeed.has(steps_key));
     const auto get = [&](const char* theirs, const char* argument) -> std::optional<Entry> {
       // A default of Hugging Face does not complete what DeepSpeed's file says.
       if (any && !job.deepspeed.has(theirs) && !job.flat.has(argument)) return std::nullopt;
+      // Another trainer's global batch is train.global_batch, which `rest` writes.
+      if (job.flat.has("global_batch_size") && std::string(argument) == steps_key && !job.flat.has(argument))
+        return std::nullopt;
       return pick(job, theirs, argument);
     };
     train = count(get("train_batch_size", ""));

@@ -11,10 +11,11 @@
 namespace eng {
 
 struct ForeignRun {
-  std::string name = {}, text = {};  // the file: DeepSpeed's JSON, or arguments as JSON or YAML; "" if there is none
+  std::string name = {}, text = {};  // the file, JSON or YAML; "" if there is none
   std::string arguments = {};        // the launch line, or only its flags
   // The text of a file that these name. Throws Error(Exit::usage).
   std::function<std::string(const std::string& path)> read = {};
+  std::vector<std::string> ignored = {};  // keys that are not read, as if they were not there
 };
 
 struct Converted {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/convert/entries.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -64,21 +66,39 @@ std::optional<bool> Entries::flag(const std::string& name) {
   return entry ? as_flag(entry->value) : std::nullopt;
 }
 
-void flatten(const Json& object, const std::string& above, Entries& out) {
-  for (const auto& [key, value] : object.members()) {
-    const std::string name = above + key;
-    if (value.is_object())
-      flatten(value, name + ".", out);
-    else
-      out.all[name] = entry_of(value, name);
+void flatten(const Json& value, const std::string& name, Entries& out) {
+  const std::string below = name.empty() ? "" : name + ".";
+  const auto nested = [](const Json& item) { return item.is_object() || item.is_array(); };
+  if (value.is_object()) {
+    for (const auto& member : value.members()) flatten(member.value, below + member.key, out);
+    if (value.size() == 0 && !name.empty()) out.all[name] = Entry{{}, "", name};
+  } else if (value.is_array() && std::any_of(value.list().begin(), value.list().end(), nested)) {
+    for (std::size_t k = 0; k < value.size(); ++k) flatten(value[k], below + std::to_string(k), out);
+  } else {
+    out.all[name] = entry_of(value, name);
   }
+}
+
+bool Entries::drop(const std::string& name) {
+  bool any = all.erase(name) > 0;
+  for (auto next = all.lower_bound(name + "."); next != all.end() && next->first.starts_with(name + ".");) {
+    next = all.erase(next);
+    any = true;
+  }
+  return any;
 }
 
 Value value_of_word(const std::string& word) {
   const std::string small = lower_case(word);
   if (small == "true" || small == "false") return small == "true";
   if (word.find_first_of("0123456789") > 2) return word;  // also "nan" and "inf", which are no numbers here
-  const char *begin = word.data(), *end = begin + word.size();
+  // Python's numbers may have a plus, and _ between digits.
+  std::string digits = word[0] == '+' ? word.substr(1) : word;
+  for (std::size_t k = 1; k + 1 < digits.size(); ++k)
+    if (digits[k] == '_' && std::isdigit(static_cast<unsigned char>(digits[k - 1])) &&
+        std::isdigit(static_cast<unsigned char>(digits[k + 1])))
+      digits.erase(k--, 1);
+  const char *begin = digits.data(), *end = begin + digits.size();
   int64_t whole = 0;
   double number = 0;
   if (const auto [stop, error] = std::from_chars(begin, end, whole); error == std::errc() && stop == end) return whole;

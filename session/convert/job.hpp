@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "session/convert/convert.hpp"
 #include "session/convert/target.hpp"
 
 namespace eng::converter {
@@ -12,26 +13,43 @@ struct Job {
   const SchemaSource& plugins;
   Target out;
   Entries deepspeed = {};       // of DeepSpeed's file
-  Entries flat = {};            // Hugging Face's arguments, or the flags of a script
+  Entries flat = {};            // arguments and flags, by the names that the rules know
+  std::string trainer = {};     // whose they are: "huggingface", "axolotl", ..., "script" for one's own
   bool has_deepspeed = false;   // there is a DeepSpeed file
   bool huggingface = false;     // Hugging Face's trainer runs it: its defaults count, and "auto" means something
+  bool no_trainer = false;      // a script of Hugging Face's without its trainer: no clipping by default
+  bool configured = false;      // a program sets values that are not known
+  bool defaults = false;        // the defaults of the trainer are known, and count
   int64_t ranks = 0;            // 0: not known. After `batch`: those that have different samples
   std::string ranks_from = {};  // "--num_gpus"
-  std::vector<std::string> off = {}, unknown = {};  // keys that are off; keys that nobody knows
+  std::string ranks_open = {};  // a flag that does not say their number
+  // Keys by what becomes of them: off there and here; without effect; known, and null; not known, and empty; not known.
+  std::vector<std::string> off = {}, idle = {}, nulls = {}, empty = {}, unknown = {};
+  std::vector<std::pair<std::string, std::string>> refused = {};  // a key's origin, and why
+  // What is true here of keys, each with them: in the order in which they were met.
+  std::vector<std::pair<std::string, std::vector<std::string>>> told = {};
 };
 
-// The value of a setting: DeepSpeed's if its file has it, else Hugging Face's argument, else Hugging Face's default if
-// its trainer runs. What is found is then used.
-std::optional<Entry> pick(Job& job, const std::string& deepspeed, const std::string& huggingface);
-// Hugging Face's default for an argument; none if it has none that matters.
-Value default_of(const std::string& huggingface);
+// Reads everything that was given into `deepspeed` and `flat`.
+void intake(const ForeignRun& run, Job& job);
+// The value of a setting: DeepSpeed's if its file has it, else the argument, else the trainer's default. What is found
+// is then used.
+std::optional<Entry> pick(Job& job, const std::string& deepspeed, const std::string& argument);
+// The trainer's default for an argument, as an entry; none if it has none that matters.
+std::optional<Entry> default_of(const Job& job, const std::string& argument);
 // Replaces every "auto" of the DeepSpeed file; finds values that contradict the arguments.
 void resolve_auto(Job& job);
+// The value of an argument that is null: what null means there.
+bool is_null(const Entries& entries, const std::string& name);
+// Something that changes the training and is not here: an error, unless --ignore names the key.
+void refuse(Job& job, const Entry& entry, const std::string& why);
 
 void model(Job& job);
 void batch(Job& job);
 void optimizer(Job& job);
 void schedule(Job& job);
+void nanogpt_schedule(Job& job);
+void megatron_schedule(Job& job);
 void precision(Job& job);
 void zero(Job& job);
 void recompute(Job& job);
@@ -39,10 +57,8 @@ void recompute(Job& job);
 void run(Job& job);
 // What only a person can fill in, commented out; after `rest`.
 void open_ends(Job& job);
-// One key by its name in foreign.toml. `section` is "" for a key outside any.
-void translate(Job& job, const std::string& section, const std::string& name, Entry& entry);
-// What foreign.toml says of a name without equivalent, for a reader who has nothing to remove.
-std::string advice(const std::string& why);
+// One key of DeepSpeed's file (of `deepspeed`) or of the arguments, by what session/foreign says of it.
+void translate(Job& job, const std::string& name, Entry& entry);
 // All keys that no step used.
 void rest(Job& job);
 

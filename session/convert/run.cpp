@@ -2,6 +2,8 @@
 // The model, the data and the length of the run, as far as arguments say them.
 #include <algorithm>
 
+#include "core/base/text.hpp"
+#include "core/config/names.hpp"
 #include "session/convert/job.hpp"
 #include "session/foreign.hpp"
 #include "session/init.hpp"
@@ -59,28 +61,76 @@ void rhythm(Job& job, std::initializer_list<const char*> kinds, const char* ever
   }
 }
 
+void epochs(Job& job, const Entry& number, const std::string& named) {
+  if (job.out.set("train.epochs", number.value, number))
+    job.out.note(
+        fmt::format("`{}`: here it is `train.epochs`, but its steps are epochs x training samples / samples per "
+                    "step, rounded up once; others round up each epoch, so that their run has at most {} steps "
+                    "more",
+                    named, std::max<int64_t>(1, static_cast<int64_t>(as_number(number.value).value_or(1)))));
+}
+
 void steps(Job& job) {
   const Entry* most = job.flat.take("max_steps");
   const Entry* total = job.deepspeed.find("scheduler.params.total_num_steps");
-  if (most && as_number(most->value).value_or(1) > 0) {
-    job.out.set("train.steps", most->value, *most);
-  } else if (total && as_whole(total->value)) {
-    job.out.set("train.steps", total->value, total->origin + ": the run's own length is not known");
-  } else {
-    for (const char* name : {"train_iters", "steps", "num_steps", "total_steps"})
-      if (job.flat.has(name)) return;  // `rest` writes it
-    std::string why = "not known";
-    for (const char* name : {"num_train_epochs", "num_epochs", "epochs"})
-      if (const Entry* epochs = job.flat.take(name)) {
-        why = fmt::format("{} = {}", epochs->origin, shown(*epochs));
-        const auto foreign = foreign_name("", name, epochs->value);
-        job.out.note(fmt::format("`{}`: here it is `{}`, but {}", epochs->origin, foreign->here, foreign->why));
-        if (as_number(epochs->value).value_or(0) > 0)
-          job.out.leave("train.epochs", shown(*epochs), "instead of steps: the run may have a few steps fewer");
-      }
-    job.out.leave("train.steps", "1000", why + ": the steps of the run");
-    if (why == "not known") job.out.note("the length of the run is not known: set train.steps");
+  if (most && as_number(most->value).value_or(1) > 0)
+    return static_cast<void>(job.out.set("train.steps", most->value, *most));
+  for (const char* name : {"steps", "num_steps", "total_steps"})
+    if (const Entry* given = job.flat.take(name))
+      return static_cast<void>(job.out.set("train.steps", given->value, *given));
+  for (const char* name : {"num_train_epochs", "num_epochs", "epochs"})
+    if (const Entry* given = job.flat.take(name); given && as_number(given->value).value_or(1) > 0)
+      return epochs(job, *given, given->origin);
+  if (total && as_whole(total->value))
+    return static_cast<void>(
+        job.out.set("train.steps", total->value, total->origin + ": the run's own length is not known"));
+  // Nobody said it, but somebody said something to the trainer.
+  if (job.defaults && !job.flat.all.empty()) {
+    if (const auto fallback = default_of(job, "max_steps"))
+      return static_cast<void>(job.out.set("train.steps", fallback->value, *fallback));
+    if (const auto fallback = default_of(job, "num_train_epochs")) return epochs(job, *fallback, "num_train_epochs");
   }
+  job.out.leave("train.steps", "1000", "not known: the steps of the run");
+  job.out.note("the length of the run is not known: set train.steps");
+}
+
+// axolotl's list of datasets: files of text become data.paths; all others are for a person.
+void datasets(Job& job) {
+  std::vector<std::string> paths;
+  const Entry* from = nullptr;
+  for (const std::string list : {"datasets", "pretraining_dataset"})
+    for (int k = -1; k < 1000; ++k) {
+      const std::string above = k < 0 ? list : list + "." + std::to_string(k);
+      const Entry* path = job.flat.take(above + ".path");
+      if (!path && k < 0) path = job.flat.take(above);
+      if (!path && k >= 0) break;
+      if (!path) continue;
+      const std::string word = as_text(path->value);
+      const Entry *type = job.flat.take(above + ".type"), *files = job.flat.take(above + ".data_files");
+      const Entry *field = job.flat.take(above + ".field"), *column = job.flat.take(above + ".text_column");
+      for (auto& [name, entry] : job.flat.all)
+        if (name.starts_with(above + ".")) entry.used = true;
+      const std::string kind = type ? as_text(type->value) : list == "datasets" ? "" : "pretrain";
+      const bool plain = kind == "completion" || kind == "pretrain" || kind.starts_with("completion:");
+      const std::string file = files && !as_text(files->value).empty() ? as_text(files->value) : word;
+      const auto ends = [&](const char* end) { return file.ends_with(end); };
+      const bool local =
+          ends(".jsonl") || ends(".json") || ends(".txt") || ends(".gz") || ends(".zst") || ends(".ndjson");
+      if (!plain)
+        job.out.note(fmt::format(
+            "`{}` = {} of type \"{}\": chats and instructions are not read: make one text of each first (docs/data.md)",
+            path->origin, shown(*path), printable(kind, 80)));
+      else if (!local)
+        job.out.note(
+            fmt::format("`{}` = {}: data.paths takes files: text or JSON Lines, which tools/export-dataset makes of a "
+                        "dataset (docs/data.md)",
+                        path->origin, shown(*path)));
+      else
+        paths.push_back(file), from = path;
+      const Entry* name = field ? field : column;
+      if (plain && name && !job.out.has("data.field")) job.out.set("data.field", name->value, *name);
+    }
+  if (from) job.out.set("data.paths", paths, Entry{paths, "", from->origin});
 }
 
 // Hugging Face takes the output directory's path if there is none.
@@ -95,13 +145,30 @@ void name(Job& job) {
                              given->origin, shown(*given)));
 }
 
+// `model_type`, `--arch`: a model plugin's name, whose sizes other keys give.
+bool named_type(Job& job) {
+  for (const char* key : {"model_type", "arch", "architecture"}) {
+    const Entry* given = job.flat.find(key);
+    if (!given || !account_of(job.trainer, key, {}) || account_of(job.trainer, key, {})->fate != Fate::rule) continue;
+    job.flat.take(key);
+    std::string word = lower_case(as_text(given->value));
+    if (word.ends_with("forcausallm")) word.resize(word.size() - std::string("forcausallm").size());
+    if (job.out.exists("model", word)) return job.out.set("model.plugin", word, *given);
+    no_model(job, fmt::format("`{}` = {}: there is no such model here", given->origin, shown(*given)));
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void model(Job& job) {
   const Entry* name = nullptr;
   for (const char* key : model_names)
     if (const Entry* given = job.flat.take(key); given && !name) name = given;
+  if (!name && named_type(job)) return;
   if (!name) return no_model(job, "the model is not known");
+  for (const char* key : {"model_type", "arch", "architecture"}) job.flat.take(key);
   const std::string word = as_text(name->value);
   if (word.empty()) {
     const auto number = as_whole(name->value);  // --preset 7
@@ -111,6 +178,12 @@ void model(Job& job) {
   if (is_directory(word)) {
     job.out.set("model.from", word, *name);
     return;
+  }
+  // A path is no name of a hub, whose sizes are known.
+  if (word[0] == '.' || word[0] == '/' || word[0] == '~' || word[0] == '$' ||
+      std::count(word.begin(), word.end(), '/') > 1) {
+    job.out.leave("model.from", toml_text(word), name->origin + ": this directory is not here");
+    return no_model(job, fmt::format("`{}` = {} is no directory here", name->origin, shown(*name)));
   }
   const auto choice = known_model(job, word);
   if (!choice)
@@ -130,17 +203,36 @@ void model(Job& job) {
 }
 
 void run(Job& job) {
+  // A number beyond every run is how people say that nothing is to be printed.
+  if (const Entry* print = job.deepspeed.find("steps_per_print"); print && as_number(print->value).value_or(0) > 1e9)
+    job.out.set("log.every", int64_t{1'000'000'000}, job.deepspeed.take("steps_per_print")->origin);
   steps(job);
   name(job);
+  datasets(job);
   if (job.huggingface || job.flat.has("eval_strategy") || job.flat.has("evaluation_strategy"))
     rhythm(job, {"eval_strategy", "evaluation_strategy"}, "eval_steps", "train.eval_every", false);
   rhythm(job, {"save_strategy"}, "save_steps", "checkpoint.every", true);
   rhythm(job, {"logging_strategy"}, "logging_steps", "log.every", true);
 }
 
+namespace {
+
+// The length that the trainer takes if nobody says one.
+std::optional<Entry> length_of(const Job& job) {
+  if (is_null(job.flat, "max_length")) return std::nullopt;
+  if (const auto length = default_of(job, "max_length")) return length;
+  return default_of(job, "block_size");
+}
+
+}  // namespace
+
 // What only a person can fill in; after `rest`, which may have found it.
 void open_ends(Job& job) {
+  if (job.out.has("model.plugin") && !job.out.has("model.preset") && !job.out.has("model.from") &&
+      !job.out.has("model.hidden_size"))
+    job.out.leave("model.preset", "\"...\"", "or sizes: engine plugins info " + as_text(*job.out.get("model.plugin")));
   if (!job.out.has("data.paths")) {
+    job.out.comment_out("data");
     job.out.leave("data.paths", "[\"data/*.txt\"]", "the data are not known: files or patterns, relative to this file");
     job.out.note("the data are not known: set data.paths (docs/data.md)");
   }
@@ -150,6 +242,9 @@ void open_ends(Job& job) {
                   fmt::format("a file or a folder, of ids below {}: docs/data.md", *vocabulary));
     job.out.note("the tokenizer is not known: set data.tokenizer (docs/data.md)");
   }
+  if (const auto fallback = job.defaults ? length_of(job) : std::nullopt;
+      fallback && !job.out.has("train.sequence_length"))
+    job.out.set("train.sequence_length", fallback->value, *fallback);
   if (!job.out.has("train.sequence_length")) {
     job.out.leave("train.sequence_length", "1024", "not known: tokens per sequence");
     job.out.note("the length of a sequence is not known: set train.sequence_length");

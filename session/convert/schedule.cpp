@@ -49,27 +49,23 @@ struct Planner {
     } else if (const Entry* steps = max_steps()) {
       out.set("schedule.total_num_steps", steps->value, *steps);
       if (!there) out.note(fmt::format("`{}` is missing; {} is taken", key, steps->origin));
-    } else if (there) {
+    } else {
       out.leave("schedule.total_num_steps", "...", "the steps of the run: " + kind + " needs it");
       out.note(
-          fmt::format("`{}` = \"auto\" is the number of steps, which is not known: set schedule.total_num_steps and "
-                      "train.steps",
-                      key));
-    } else {
-      out.problem(
-          fmt::format("`{}` is missing: {} needs it, and DeepSpeed refuses the file too; add it, or give "
-                      "--max_steps N in --args",
-                      key, kind));
+          fmt::format("`{}` is {}: {} needs the number of steps, which is not known: set schedule.total_num_steps "
+                      "and train.steps, or give --max_steps N in --args",
+                      key, there ? "\"auto\"" : "missing", kind));
     }
   }
 
   void deepspeed() {
     const Entry* type = job.deepspeed.take("scheduler.type");
     if (!type) return out.problem("`scheduler.type` is missing; DeepSpeed refuses this too");
-    const auto foreign = foreign_name("scheduler", "type", type->value);
+    const auto foreign = translation("deepspeed", "scheduler.type", type->value);
     if (!foreign || foreign->values.empty()) {
-      out.note(fmt::format("`{}` = {}: no equivalent; the rate is constant: see [schedule] in docs/config.md",
-                           type->origin, shown(*type)));
+      job.refused.emplace_back("scheduler", fmt::format("`{}` = {}: there is no such schedule here (docs/schedule.md); "
+                                                        "without it the rate is constant",
+                                                        type->origin, shown(*type)));
       for (auto& [name, entry] : job.deepspeed.all) entry.used |= name.starts_with(params);
       return;
     }
@@ -109,12 +105,14 @@ struct Planner {
 
   void warmup() {
     const Entry *steps = job.flat.take("warmup_steps"), *part = job.flat.take("warmup_ratio");
+    const Entry axolotl{0.03, "", "axolotl's default of warmup_ratio"};
+    if (!steps && !part && job.trainer == "axolotl") part = &axolotl;
     double share = part ? as_number(part->value).value_or(-1) : 0;
     const Entry* from = part;
     if (steps) {
       const double number = as_number(steps->value).value_or(-1);
-      if (number >= 1 || number < 0) {  // newer versions take a part of the steps here too
-        out.set("schedule.warmup_steps", steps->value, *steps);
+      if (number >= 1 || number < 0 || (number == 0 && !part)) {  // newer versions take a part of the steps here too
+        if (number != 0) out.set("schedule.warmup_steps", steps->value, *steps);
         return;
       }
       if (number > 0) share = number, from = steps;
@@ -129,8 +127,9 @@ struct Planner {
           fmt::format("`{}` = {} of the steps, which are not known: set schedule.warmup_steps", from->origin, share));
       return out.leave("schedule.warmup_steps", "...", fmt::format("{} = {} x train.steps", from->origin, share));
     }
-    const auto count = static_cast<int64_t>(std::ceil(share * static_cast<double>(total)));
-    out.set("schedule.warmup_steps", count, fmt::format("{} = {} x {}", from->origin, share, total));
+    auto count = static_cast<int64_t>(std::ceil(share * static_cast<double>(total)));
+    if (from == &axolotl) count = std::min<int64_t>(100, static_cast<int64_t>(share * static_cast<double>(total)));
+    if (count) out.set("schedule.warmup_steps", count, fmt::format("{} = {} x {}", from->origin, share, total));
   }
 
   const Entry* argument(const std::string& name) { return job.flat.take("lr_scheduler_kwargs." + name); }
@@ -167,17 +166,53 @@ struct Planner {
   // min_lr_ratio, a part of the learning rate.
   void least() {
     const Entry* ratio = argument("min_lr_ratio");
-    const double part = ratio ? as_number(ratio->value).value_or(-1) : 0;
-    if (part == 0) return;
-    if (part < 0 || part > 1)
-      return out.problem(fmt::format("`{}` must lie between 0 and 1, not {}", ratio->origin, shown(*ratio)));
-    const Value* rate = out.get("optimizer.learning_rate");
-    const auto peak = rate ? as_number(*rate) : std::nullopt;
-    if (!peak)
-      return out.leave("schedule.min_learning_rate", "...", fmt::format("{} = {} x the rate", ratio->origin, part));
-    out.set("schedule.min_learning_rate", part * *peak, fmt::format("{} = {} x {}", ratio->origin, part, *peak));
+    if (!ratio || !share_of_rate(*ratio)) return;
     if (out.has("schedule.warmup_steps"))
       out.note(fmt::format("`{}`: there the warm-up begins at that rate too, here at 0", ratio->origin));
+  }
+
+  // The least rate as a part of the highest one. Whether it is above 0.
+  bool share_of_rate(const Entry& ratio) {
+    const double part = as_number(ratio.value).value_or(-1);
+    if (part == 0) return false;
+    if (part < 0 || part > 1) {
+      out.problem(fmt::format("`{}` must lie between 0 and 1, not {}", ratio.origin, shown(ratio)));
+      return false;
+    }
+    const Value* rate = out.get("optimizer.learning_rate");
+    const auto peak = rate ? as_number(*rate) : std::nullopt;
+    if (peak)
+      out.set("schedule.min_learning_rate", part * *peak, fmt::format("{} = {} x {}", ratio.origin, part, *peak));
+    else
+      out.leave("schedule.min_learning_rate", "...", fmt::format("{} = {} x the rate", ratio.origin, part));
+    return true;
+  }
+
+  // The least rate of a cosine, and its waves.
+  void cosine(const std::string& type) {
+    const bool restarts = type == "cosine_with_restarts";
+    const Entry *waves = argument("num_cycles"), *least = argument("min_lr"), *part = argument("min_lr_rate");
+    if (waves && as_number(waves->value).value_or(0) != (restarts ? 1 : 0.5))
+      refuse(job, *waves, "the decay here is half a wave, from the highest rate to the least");
+    if (least && part)
+      return out.problem(fmt::format("`{}` and `{}` are the same setting", least->origin, part->origin));
+    if (least) out.set("schedule.min_learning_rate", least->value, *least);
+    if (!part) part = job.flat.take("cosine_min_lr_ratio");
+    if (part) share_of_rate(*part);
+    if (type == "cosine_with_min_lr" && !least && !part)
+      out.problem(
+          "`lr_scheduler_kwargs` has neither min_lr nor min_lr_rate: cosine_with_min_lr needs one, and Hugging "
+          "Face refuses the arguments too");
+  }
+
+  void polynomial() {
+    const Entry *power = argument("power"), *end = argument("lr_end");
+    if (power && as_number(power->value).value_or(0) != 1)
+      refuse(job, *power, "the decay here is a straight line, of power 1");
+    if (end)
+      out.set("schedule.min_learning_rate", end->value, *end);
+    else
+      out.set("schedule.min_learning_rate", 1e-7, "Hugging Face's default of lr_end");
   }
 
   void timescale() {
@@ -195,29 +230,37 @@ struct Planner {
     // On a command line the arguments of a schedule are one word of JSON.
     if (const Entry* word = job.flat.take("lr_scheduler_kwargs"))
       if (const Json given = Json::parse_or_null(as_text(word->value)); given.is_object())
-        flatten(given, "lr_scheduler_kwargs.", job.flat);
-    Entry type{std::string("linear"), "", "Hugging Face's default of lr_scheduler_type"};
-    if (const Entry* given = job.flat.take("lr_scheduler_type")) type = *given;
-    const auto foreign = foreign_name("", "lr_scheduler_type", type.value);
-    if (!foreign || foreign->values.empty())
-      out.note(fmt::format("`{}` = {}: no equivalent; the rate is constant: see [schedule] in docs/config.md",
-                           type.origin, shown(type)));
-    else
-      out.set("schedule.kind", foreign->values[0].second, type);
-    const bool constant = type.value == Value(std::string("constant"));
-    const bool stable = type.value == Value(std::string("warmup_stable_decay"));
-    if (constant) {
+        flatten(given, "lr_scheduler_kwargs", job.flat);
+    const auto given = pick(job, "", "lr_scheduler_type");
+    if (!given) return;
+    const Entry& type = *given;
+    const auto foreign = translation(job.trainer, "lr_scheduler_type", type.value);
+    const std::string word = as_text(type.value);
+    if (!foreign || foreign->values.empty()) {
+      refuse(job, type, "there is no such schedule here (docs/schedule.md); --lr_scheduler_type names another");
+      for (const char* name : {"warmup_steps", "warmup_ratio"}) job.flat.take(name);
+      for (auto& [name, entry] : job.flat.all) entry.used |= name.starts_with("lr_scheduler_kwargs.");
+      return;
+    }
+    out.set("schedule.kind", foreign->values[0].second, type);
+    if (word == "constant") {
       for (const char* name : {"warmup_steps", "warmup_ratio"})
-        if (const Entry* given = job.flat.take(name); given && as_number(given->value).value_or(1) != 0)
-          out.note(fmt::format("`{}`: `constant` has no warm-up there; not converted", given->origin));
+        if (const Entry* warm = job.flat.take(name); warm && as_number(warm->value).value_or(1) != 0)
+          out.note(fmt::format("`{}`: `constant` has no warm-up there; not converted", warm->origin));
     } else {
       warmup();
     }
-    if (stable) decay();
-    if (type.value == Value(std::string("inverse_sqrt"))) timescale();
-    if (const Entry* least = job.flat.take("lr_scheduler_kwargs.min_lr"))
-      out.set("schedule.min_learning_rate", least->value, *least);
-    if (!constant && out.has("schedule.kind"))
+    if (word == "warmup_stable_decay") decay();
+    if (word == "inverse_sqrt") timescale();
+    if (word.starts_with("cosine")) cosine(word);
+    if (word == "polynomial") polynomial();
+    // What is left would change the curve.
+    for (auto& [name, entry] : job.flat.all)
+      if (name.starts_with("lr_scheduler_kwargs.") && !entry.used && entry.value.index()) {
+        entry.used = true;
+        refuse(job, entry, fmt::format("`{}` has no such key here", word));
+      }
+    if (word != "constant" && job.huggingface && job.refused.empty())
       out.note(
           "[schedule]: the curve is the same, one update earlier: Hugging Face's update k + 1 has the rate of update k "
           "here, and its first update with a warm-up has rate 0");
@@ -230,7 +273,11 @@ void schedule(Job& job) {
   Planner planner{job};
   if (job.deepspeed.has_section("scheduler"))
     planner.deepspeed();
-  else if (job.huggingface)
+  else if (job.trainer == "nanogpt")
+    nanogpt_schedule(job);
+  else if (job.trainer == "megatron")
+    megatron_schedule(job);
+  else if (job.huggingface || job.flat.has("lr_scheduler_type"))
     planner.huggingface();
 }
 

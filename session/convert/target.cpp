@@ -36,8 +36,14 @@ bool Target::place(const std::string& key, Value value, const std::string& origi
   const SectionSchema* schema = section_of(section);
   const Schema options = schema ? merged(*schema, plugin_of(section)) : Schema{};
   const Option* option = find_option(options, name);
+  if (!option && section == "model" && !plugin_of(section)) {  // of a model that is not known yet
+    leave(key, toml_text(value), why);
+    return false;
+  }
   if (!option) {
-    note(fmt::format("`{}`: [{}] has no key `{}` here; not converted", origin, section, name));
+    const Value* plugin = get(section + "." + (schema ? schema->names : "plugin"));
+    problem(fmt::format("`{}`: [{}]{} has no key `{}` here; --ignore leaves it out", origin, section,
+                        plugin ? " of `" + as_text(*plugin) + "`" : "", name));
     return false;
   }
   if (option->type == Type::integer || option->type == Type::bytes)
@@ -59,6 +65,11 @@ bool Target::place(const std::string& key, Value value, const std::string& origi
   const std::string text = toml_text(value);
   lines_.push_back({key, std::move(value), text, std::move(why)});
   return true;
+}
+
+void Target::comment_out(const std::string& section) {
+  for (Line& line : lines_)
+    if (line.key.starts_with(section + ".")) line.value = {};
 }
 
 void Target::leave(const std::string& key, const std::string& text, const std::string& why) {

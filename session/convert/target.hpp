@@ -11,12 +11,14 @@ class Target {
   explicit Target(const SchemaSource& plugins) : plugins_(plugins) {}
 
   // Sets `section.key`. `from` says where the value comes from. A value that does not fit is a problem; a second value
-  // for a key, or a key that the section does not have, is a note. Returns whether the key has this value.
+  // for a key is a note; a key that the section does not have is a problem. Returns whether the key has this value.
   bool set(const std::string& key, Value value, const Entry& from);
   // The same for a value that nobody wrote; `why` is the comment.
   bool set(const std::string& key, Value value, const std::string& why);
   // A line that is commented out: "# section's key = text  # why".
   void leave(const std::string& key, const std::string& text, const std::string& why);
+  // Comments out all lines of a section, which something that is not known must complete.
+  void comment_out(const std::string& section);
   // nullptr if it is not set.
   const Value* get(const std::string& key) const;
   bool has(const std::string& key) const { return get(key) != nullptr; }

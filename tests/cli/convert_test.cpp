@@ -18,8 +18,9 @@ TEST_CASE("config convert writes a configuration that check and plan accept", "[
   REQUIRE(shown.exit == 0);
   CHECK(has(shown.out, "# Converted from ds.json and a launch line"));
   CHECK(std::regex_search(shown.out, std::regex(R"(accumulate = 4 +# from: gradient_accumulation_steps\n)")));
-  CHECK(has(shown.err,
-            "note: `zero_optimization.contiguous_gradients`: no equivalent: gradients are always contiguous\n"));
+  CHECK(has(
+      shown.err,
+      "note: `zero_optimization.contiguous_gradients`: no effect on the numbers: gradients are always contiguous\n"));
   const Result written = engine(scratch, {"config", "convert", "ds.json", "--args=" + line, "-o", "new.toml"});
   CHECK(written.exit == 0);
   CHECK(written.out.empty());
@@ -60,6 +61,36 @@ TEST_CASE("config convert refuses what cannot mean anything", "[cli]") {
        "error: the batch sizes contradict each other: train_batch_size = 8 needs 1 "
        "micro-batches of 3 on 2 ranks (--num_gpus), which make 6");
   told({"--args", "--deepspeed gone.json --max_steps 3"}, "gone.json: No such file or directory");
+}
+
+TEST_CASE("config convert leaves out what --ignore names", "[cli]") {
+  Scratch scratch;
+  scratch.write("args.yaml", "output_dir: o\nmax_steps: 3\nlabel_smoothing_factor: 0.1\nnovel: 1\nother: 2\n");
+  const Result refused = engine(scratch, {"config", "convert", "args.yaml"});
+  CHECK(refused.exit == 2);
+  CHECK(refused.out.empty());
+  CHECK(has(refused.err, "error: `label_smoothing_factor` = 0.1: the loss is cross-entropy without smoothing here"));
+  CHECK(has(refused.err, "error: not understood: novel"));
+  CHECK(has(refused.err, "--ignore label_smoothing_factor --ignore novel --ignore other"));
+  const Result made =
+      engine(scratch, {"config", "convert", "--ignore", "label_smoothing_factor", "args.yaml", "--ignore=novel,other"});
+  INFO(made.err);
+  CHECK(made.exit == 0);
+  CHECK(has(made.out, "steps = 3"));
+}
+
+TEST_CASE("a file of another trainer in place of a configuration is pointed to config convert", "[cli]") {
+  Scratch scratch;
+  scratch.write("ds.json", "{\"train_batch_size\": 8}");
+  scratch.write("args.yaml", "max_steps: 3\n");
+  for (const char* file : {"ds.json", "args.yaml"})
+    for (const char* command : {"check", "run", "plan"}) {
+      const Result told = engine(scratch, {command, file});
+      INFO(told.err);
+      CHECK(told.exit == 2);
+      CHECK(has(told.err, "engine config convert FILE"));
+    }
+  CHECK(has(engine(scratch, {"run", "--deepspeed", "ds.json"}).err, "engine config convert FILE"));
 }
 
 TEST_CASE("config convert starts from weights in a directory", "[cli]") {

@@ -201,6 +201,12 @@ TEST_CASE("bad TOML") {
              Contains("cannot redefine existing table") && Contains("opt.toml:3:"));
   CHECK_THAT(problems("[train\nsteps = 1"), Contains("E0101"));
   CHECK_THAT(problems(" {\n  \"train_batch_size\": 8\n}\n"), Contains("E0101") && Contains("looks like JSON"));
+  for (const char* json : {"# all\n{\"stage\": 2}\n", "// all\n{\"stage\": 2}\n", "/* all */ {}\n"})
+    CHECK_THAT(problems(json), Contains("looks like JSON") && Contains("engine config convert FILE"));
+  for (const char* yaml :
+       {"model_type: \"mamba\"\n", "---\nmax_steps: 3\n", "training:\n  batch_size: 1\n", "# x\nlr: 1e-4\n", "- a\n"})
+    CHECK_THAT(problems(yaml), Contains("looks like YAML") && Contains("engine config convert FILE"));
+  CHECK_THAT(problems("[train]\nname = a:b\n"), !Contains("looks like YAML"));
   CHECK_THAT(problems("[train]\nname = \"abc\nsteps = 1"), Contains("E0101"));
   CHECK_THAT(problems("[train]\nsteps = 99999999999999999999\n"), Contains("not representable in 64 bits"));
 }

@@ -117,7 +117,7 @@ TEST_CASE("flags of other trainers' commands are reported with their equivalents
   CHECK_THAT(foreign_flag("--dry_run", ""), Contains("engine check CONFIG"));
   CHECK_THAT(foreign_flag("--check_memory", ""), Contains("engine plan CONFIG"));
   CHECK_THAT(foreign_flag("--preset", "7b"), Contains("model.preset=NAME") && Contains("engine init"));
-  CHECK_THAT(foreign_flag("--deepspeed_config", "ds.json"), Contains("docs/config.md"));
+  CHECK_THAT(foreign_flag("--deepspeed_config", "ds.json"), Contains("engine config convert FILE"));
   CHECK_THAT(foreign_flag("--max_steps=30", ""), Contains("here it is `train.steps = 30`"));
   CHECK_THAT(foreign_flag("--lr", "1e-4"), Contains("here it is `optimizer.learning_rate = 0.0001`"));
   CHECK_THAT(foreign_flag("--gradient_checkpointing", ""), Contains("here it is `recompute.policy`"));

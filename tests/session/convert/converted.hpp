@@ -12,8 +12,8 @@
 namespace eng::test {
 
 inline Converted converted(const std::string& text, const std::string& arguments = "",
-                           const std::string& name = "ds.json") {
-  ForeignRun run{text.empty() ? "" : name, text, arguments, {}};
+                           const std::string& name = "ds.json", const std::vector<std::string>& ignored = {}) {
+  ForeignRun run{text.empty() ? "" : name, text, arguments, {}, ignored};
   run.read = [](const std::string& path) -> std::string { throw Error(Exit::usage, "cannot read " + path); };
   return convert_run(run, schemas_of(built_plugins()));
 }
@@ -27,9 +27,9 @@ inline std::string notes_of(const Converted& made) {
 
 // The message of a refusal, and its help.
 inline std::string refusal(const std::string& text, const std::string& arguments = "",
-                           const std::string& name = "ds.json") {
+                           const std::string& name = "ds.json", const std::vector<std::string>& ignored = {}) {
   try {
-    return "converted:\n" + converted(text, arguments, name).text;
+    return "converted:\n" + converted(text, arguments, name, ignored).text;
   } catch (const Error& e) {
     CHECK(e.exit() == Exit::usage);
     return std::string(e.what()) + (e.help().empty() ? "" : "\nhelp: " + e.help());

@@ -96,8 +96,10 @@ TEST_CASE("convert: LLaMA on four cards of 40 GB, with WarmupDecayLR") {
         "warmup_max_lr": 2e-5, "warmup_num_steps": 1000)" +
                         more + "}}"));
   };
-  // As the guide has it, the file lacks a key that DeepSpeed requires.
-  CHECK_THAT(refusal(with(""), line(4, "llama-7b", 2048)), Contains("`scheduler.params.total_num_steps` is missing"));
+  // As the guide has it, the file lacks a key that DeepSpeed requires: what to set is written as a comment.
+  const Converted open = converted(with(""), line(4, "llama-7b", 2048));
+  CHECK_THAT(notes_of(open), Contains("`scheduler.params.total_num_steps` is missing"));
+  CHECK_THAT(open.text, Contains("# total_num_steps = ...") && Contains("# steps = 1000"));
   const Converted made = converted(with(R"(, "total_num_steps": 10000)"), line(4, "llama-7b", 2048));
   judge(made, {"llama", "7b", "zero3", 2, 8, 2048, 4, 0});
   const Config config = built_config(made.text);
@@ -121,6 +123,74 @@ TEST_CASE("convert: OPT from 125 million to 30 billion, by Hugging Face's argume
     CHECK(config.section("schedule").string("kind") == "linear");
     CHECK(config.section("optimizer").number("learning_rate") == 5e-5);
     CHECK_THAT(notes_of(made),
-               Contains("`--fp16_full_eval`: no equivalent: an evaluation has the run's number format"));
+               Contains("`--fp16_full_eval`: no effect on the numbers: an evaluation has the run's number format"));
   }
+}
+
+TEST_CASE("convert: a guide's file with comments, as it stands") {
+  const Converted made = converted(R"({
+    "train_batch_size": 16,           # a larger batch
+    "train_micro_batch_size_per_gpu": 4,  # of one card
+    "gradient_accumulation_steps": 4,  # moderate
+
+    "zero_optimization": {
+        "stage": 2,                   # enough
+        "offload_optimizer": {        # the optimizer alone
+            "device": "cpu"
+        }
+        # parameters stay on the card
+    },
+
+    "activation_checkpointing": {
+        "partition_activations": false,  # off
+        "cpu_checkpointing": false,     # off
+        "number_checkpoints": 4         # few
+    }
+})",
+                                   R"(python train_deepspeed.py \
+    --preset 7b_mamba \
+    --deepspeed_config deepspeed_single.json \
+    --max_seq_length 1024 \
+    --save_steps 500 \
+    --eval_steps 250)",
+                                   "deepspeed_single.json");
+  judge(made, {"mamba", "7b_mamba", "zero2", 4, 4, 1024, 1, 4, "fp32"});
+  const Config config = built_config(made.text);
+  CHECK(config.section("offload").string("optimizer") == "host");
+  CHECK(config.section("checkpoint").integer("every") == 500);
+  CHECK(config.section("train").integer("eval_every") == 250);
+}
+
+TEST_CASE("convert: LLaMA-7B with \"auto\" and without a number of steps, as it stands") {
+  const Converted made = converted(R"({
+  "train_batch_size": "auto", "gradient_accumulation_steps": "auto",
+  "optimizer": {"type": "AdamW", "params": {"lr": 2e-5, "weight_decay": 0.0}},
+  "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 2e-5, "warmup_num_steps": 1000}},
+  "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": true},
+    "offload_param": {"device": "cpu",  "pin_memory": true}, "contiguous_gradients": true, "overlap_comm": true},
+  "fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16, "hysteresis": 2,
+    "min_loss_scale": 1},
+  "bf16": {"enabled": false}, "gradient_clipping": 1.0, "steps_per_print": 50})",
+                                   R"(CUDA_VISIBLE_DEVICES=0,1,2,3 \
+MASTER_ADDR=localhost \
+deepspeed --num_gpus=4 \
+--module training.run_clm \
+--model_name_or_path /path/to/llama-7b \
+--dataset_name wikitext \
+--per_device_train_batch_size 2 \
+--gradient_accumulation_steps 8 \
+--deepspeed ds_config.json \
+--output_dir ./output)",
+                                   "ds_config.json");
+  INFO(made.text << notes_of(made));
+  const Config config =
+      built_config(made.text, {"model.plugin=llama", "model.preset=7b", "schedule.total_num_steps=9"});
+  CHECK(made.ranks == 4);
+  CHECK(config.section("train").integer("micro_batch") == 2);
+  CHECK(config.section("train").integer("accumulate") == 8);
+  CHECK(config.section("train").number("epochs") == 3);  // Hugging Face's default
+  CHECK(config.section("zero").string("plugin") == "zero3");
+  CHECK(config.section("precision").string("plugin") == "fp16");
+  CHECK(config.section("schedule").string("kind") == "WarmupDecayLR");
+  CHECK_THAT(made.text, Contains("# total_num_steps = ..."));
 }

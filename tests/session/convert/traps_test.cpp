@@ -55,6 +55,7 @@ TEST_CASE("convert: two batch sizes give the third, as DeepSpeed derives it") {
   CHECK(batch(keys(32, 0, 4), 4) == Sizes{2, 4, 4});
   CHECK(batch(keys(0, 2, 4), 4) == Sizes{2, 4, 4});
   CHECK(batch(keys(32, 0, 0), 4) == Sizes{8, 1, 4});
+  CHECK(batch(keys(32, 0, 4), 0) == Sizes{1, 32, 1});  // global_batch: a step is the same with any ranks
   CHECK(batch(keys(0, 2, 0), 4) == Sizes{2, 1, 4});
   CHECK(batch(keys(32, 2, 0), 0) == Sizes{2, 16, 1});  // global_batch: right for any ranks
   CHECK(batch(R"("train_batch_size": 3.2e1, "train_micro_batch_size_per_gpu": 2)", 4) == Sizes{2, 4, 4});
@@ -165,16 +166,13 @@ TEST_CASE("convert: values of zero_optimization that mean nothing") {
              Contains("`zero_optimization.overlap_comm`: zero.overlap must be of type boolean"));
   // Offloading to nowhere is off, and without a device too.
   for (const char* none : {R"({"device": "none"})", R"({"pin_memory": true})"})
-    CHECK_THAT(
-        notes_of(converted(zero(std::string(R"("stage": 2, "offload_optimizer": )") + none))),
-        !Contains("offloading") && Contains("off there, and not there here: zero_optimization.offload_optimizer"));
+    CHECK_THAT(notes_of(converted(zero(std::string(R"("stage": 2, "offload_optimizer": )") + none))),
+               !Contains("offloading") && Contains("off there and here: zero_optimization.offload_optimizer"));
   CHECK(built_config(converted(R"({"train_batch_size": 8, "zero_optimization": true})", "--preset tiny").text)
             .section("zero")
             .string("plugin") == "zero1");
-  CHECK_THAT(
-      notes_of(converted(zero(R"("stage": 2, "reduce_buket_size": 5)"))),
-      Contains("not converted, since nothing here is known by this name: zero_optimization.reduce_buket_size (did "
-               "you mean reduce_bucket_size?)"));
+  CHECK_THAT(refusal(zero(R"("stage": 2, "reduce_buket_size": 5)")),
+             Contains("not understood: zero_optimization.reduce_buket_size (did you mean reduce_bucket_size?)"));
 }
 
 TEST_CASE("convert: defaults of DeepSpeed's schedulers") {
@@ -199,10 +197,12 @@ TEST_CASE("convert: defaults of DeepSpeed's schedulers") {
 }
 
 TEST_CASE("convert: the length that a decay needs") {
-  CHECK_THAT(
-      refusal(scheduled("WarmupDecayLR", R"("warmup_num_steps": 10)")),
-      Contains("`scheduler.params.total_num_steps` is missing: WarmupDecayLR needs it, and DeepSpeed refuses the file "
-               "too"));
+  const Converted missing = converted(scheduled("WarmupDecayLR", R"("warmup_num_steps": 10)"), "--preset tiny");
+  CHECK_THAT(missing.text, Contains("# total_num_steps = ...") && Contains("# steps = 1000"));
+  CHECK_THAT(notes_of(missing),
+             Contains("`scheduler.params.total_num_steps` is missing: WarmupDecayLR needs the number of steps") &&
+                 Contains("give --max_steps N in --args"));
+  CHECK_NOTHROW(built_config(missing.text, {"schedule.total_num_steps=10"}));
   const Converted given =
       converted(scheduled("WarmupDecayLR", ""), "--preset tiny --max_steps 300 --learning_rate 2e-5");
   CHECK(built_config(given.text).section("schedule").integer("total_num_steps") == 300);
@@ -213,9 +213,10 @@ TEST_CASE("convert: the length that a decay needs") {
   CHECK_NOTHROW(built_config(open.text, {"schedule.total_num_steps=10"}));
   CHECK_THAT(refusal(scheduled("WarmupDecayLR", R"("total_num_steps": 0)")),
              Contains("`scheduler.params.total_num_steps`: schedule.total_num_steps must be at least 1"));
-  const Converted cycle = converted(scheduled("OneCycle", R"("cycle_min_lr": 0.001)"), "--preset tiny");
-  CHECK_THAT(notes_of(cycle), Contains("`scheduler.type` = \"OneCycle\": no equivalent; the rate is constant"));
-  CHECK_THAT(notes_of(cycle), !Contains("cycle_min_lr"));
+  const std::string cycle = scheduled("OneCycle", R"("cycle_min_lr": 0.001)");
+  CHECK_THAT(refusal(cycle), Contains("`scheduler.type` = \"OneCycle\": there is no such schedule here") &&
+                                 Contains("--ignore scheduler"));
+  CHECK_THAT(converted(cycle, "--preset tiny", "ds.json", {"scheduler"}).text, !Contains("[schedule]"));
 }
 
 TEST_CASE("convert: activation checkpointing") {
@@ -225,7 +226,7 @@ TEST_CASE("convert: activation checkpointing") {
   const Converted four = made(R"("partition_activations": true, "cpu_checkpointing": false, "number_checkpoints": 4)");
   CHECK(built_config(four.text).section("recompute").integer("blocks") == 4);
   CHECK_THAT(notes_of(four), Contains("DeepSpeed does nothing with it unless the model calls its checkpoint function"));
-  CHECK_THAT(notes_of(four), Contains("`activation_checkpointing.partition_activations`: no equivalent") &&
+  CHECK_THAT(notes_of(four), Contains("`activation_checkpointing.partition_activations`: no effect on the numbers") &&
                                  Contains("data-parallel ranks have different ones, so there is nothing to divide") &&
                                  Contains("[recompute] and offload.activations save their memory"));
   for (const char* none : {"null", "false"}) {
