@@ -16,11 +16,11 @@ using namespace std::string_view_literals;
 
 constexpr size_t first_bytes = 512;
 
-const char* const pull = "fetch the file itself: in the folder, `git lfs install` and then `git lfs pull`";
-const char* const download =
+constexpr const char* pull = "fetch the file itself: in the folder, `git lfs install` and then `git lfs pull`";
+constexpr const char* download =
     "download the file again. On huggingface.co the address of a file has /resolve/ where that of a page has /blob/; "
     "`hf download` needs no address, and a token for models with a licence to accept";
-const char* const other_weights = "take the model in safetensors or as pytorch_model.bin";
+constexpr const char* other_weights = "take the model in safetensors or as pytorch_model.bin";
 
 // What begins as `bytes` at `at`. Nobody reads it in place of a model's file.
 struct Signature {
