@@ -131,7 +131,7 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
 
   // One that cannot even be counted.
   refused(scratch, {"run", "config.toml", "train.micro_batch=1000000000", "train.sequence_length=1000000000"}, 2,
-          {"`micro_batch` x `sequence_length` is", "the maximum is 2^40"});
+          {"`micro_batch` x `sequence_length` is", "the maximum is 2147483647"});
 
   // One whose batch alone is too large.
   const Args wide = {"train.micro_batch=65536", "train.sequence_length=512", "data.validation=0"};
