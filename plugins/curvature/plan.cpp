@@ -6,6 +6,7 @@
 #include "engine/ops.h"
 #include "job.hpp"
 #include "ops.hpp"
+#include "report/charts.hpp"
 #include "results.hpp"
 
 namespace curvature {
@@ -167,7 +168,7 @@ eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* erro
 
 // What it measured, and the most that it has beside that at a time: pieces of a tensor; a picture with its surface and
 // the library that draws it; or, later, the text of results.json beside what that library keeps. What a row, a tensor,
-// a point and a unit take is measured: their numbers, and their text.
+// a mark of a chart and a unit take is measured: their numbers, and their text.
 eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
                       const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error*) {
   const Options& o = static_cast<const Job*>(self)->options;
@@ -179,13 +180,14 @@ eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32
   for (uint32_t k = 0; k < n_sites; ++k)
     units += static_cast<uint64_t>(sites[k]->shape->dims[sites[k]->shape->ndim - 1]);
   if (rows > o.max_rows) rows = 0;  // none is kept
-  const uint64_t points = std::min<uint64_t>(o.points, o.by_row ? rows : n_parameters);
+  const uint64_t divided = o.by_row ? rows : n_parameters, points = std::min<uint64_t>(o.points, divided),
+                 marks = report::drawn(points) * 350 + (o.by_row ? report::drawn(divided) * 600 : 0);
   const uint64_t pieces = 4 * sizeof(float) * std::min(largest, piece),
                  picture = 8'950'000 + (o.responds() ? 150'000 : 0) + (o.embedding == "none" ? 0 : 150'000),
-                 drawn = 3'600'000;
-  const uint64_t text = 750'000 + rows * 304 + points * 96 + units * (rows ? 40 : 0) + uint64_t{n_parameters} * 640;
-  *bytes = std::max({pieces, picture, drawn + text}) + rows * sizeof(Row) + uint64_t{n_parameters} * 2048 +
-           points * 600 + units * sizeof(Site::Unit) + (uint64_t{o.held_windows} + o.train_windows) * 64;
+                 library = 3'600'000;
+  const uint64_t text = 750'000 + rows * 304 + units * (rows ? 40 : 0) + uint64_t{n_parameters} * 640;
+  *bytes = std::max({pieces, picture, library + text}) + rows * sizeof(Row) + uint64_t{n_parameters} * 2048 +
+           marks + units * sizeof(Site::Unit) + (uint64_t{o.held_windows} + o.train_windows) * 64;
   return ENG_OK;
 }
 

@@ -15,6 +15,9 @@ struct Chart {
   std::string note;  // what a reader must know to read it
 };
 
+// How many of n tensors, rows or points a chart has marks for: more cannot be told apart.
+size_t drawn(size_t n);
+
 // Mean |H| against sparsity: a mark for each tensor, or each measured row if the partition is by rows. Without any, a
 // scene without marks.
 Chart phase_diagram(const Results& results);

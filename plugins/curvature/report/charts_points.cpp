@@ -20,9 +20,17 @@ size_t stride(size_t n) {
   return std::max<size_t>(1, (n + most_dots - 1) / most_dots);
 }
 
+}  // namespace
+
+size_t drawn(size_t n) {
+  return (n + stride(n) - 1) / stride(n);
+}
+
+namespace {
+
 std::string drawn_note(size_t n, const char* what) {
-  const size_t each = stride(n);
-  return each == 1 ? "" : fmt::format(" Of {} {}, {} are drawn, evenly chosen.", n, what, (n + each - 1) / each);
+  const size_t some = drawn(n);
+  return some == n ? "" : fmt::format(" Of {} {}, {} are drawn, evenly chosen.", n, what, some);
 }
 
 struct Dot {
