@@ -291,7 +291,7 @@ TEST_CASE("check --ranks checks what plan --ranks plans", "[cli]") {
   CHECK(has(engine(scratch, {"check", "--help"}).out, "number of ranks that share the step; they need not exist"));
 }
 
-TEST_CASE("plan --fit finds settings, and explains them", "[cli]") {
+TEST_CASE("plan --fit finds settings, and explains them", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   const auto fit = [&](Args more) {

@@ -50,7 +50,7 @@ fs::path copy(const Scratch& scratch, const char* name) {
 
 }  // namespace
 
-TEST_CASE("weights are exported from a run with the bytes with which they were imported", "[cli][from]") {
+TEST_CASE("weights are exported from a run with the bytes with which they were imported", "[cli][from][.slow]") {
   struct Case {
     const char *name, *dtype;
     size_t left;  // tensors that are not written: a tied head, inv_freq

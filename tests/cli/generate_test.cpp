@@ -134,7 +134,7 @@ TEST_CASE("every id that config.json and generation_config.json end a text with 
   CHECK(made(none.err) == 0);
 }
 
-TEST_CASE("a chat is written as Jinja writes its template", "[cli]") {
+TEST_CASE("a chat is written as Jinja writes its template", "[cli][.slow]") {
   Scratch scratch;
   fs::copy(fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf" / "single", scratch / "hf");
   Json config = Json::parse(read(scratch / "hf" / "config.json"));

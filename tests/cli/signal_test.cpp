@@ -116,7 +116,7 @@ TEST_CASE("a second signal leaves at once", "[cli]") {
   }
 }
 
-TEST_CASE("nobody reads stderr: the run goes on, and a signal saves and ends it", "[cli]") {
+TEST_CASE("nobody reads stderr: the run goes on, and a signal saves and ends it", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   FullPipe pipe;

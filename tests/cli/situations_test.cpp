@@ -149,7 +149,7 @@ TEST_CASE("situation B: Mamba 7B with ZeRO-2 on cards of 24 and 32 GB", "[cli][s
   needs(b, {"--ranks", "4", "device.describe=rtx5090"}, weight, states, 49.3, false);
 }
 
-TEST_CASE("situation B: ZeRO-3 and smaller models", "[cli][situations]") {
+TEST_CASE("situation B: ZeRO-3 and smaller models", "[cli][situations][.slow]") {
   const std::string zero3 = "zero.plugin=zero3", small = "optimizer.plugin=adamw8bit";
   needs(b, {"--ranks", "4", zero3}, 0, weight + states, 39.2, false);
   needs(b, {"--ranks", "6", zero3}, 0, weight + states, 28.8, false);

@@ -64,7 +64,7 @@ TEST_CASE("edit distance") {
   CHECK(nearest(std::string(1000, 'a'), {std::string(1001, 'a')}).empty());
 }
 
-TEST_CASE("one edit away from every key, the key is suggested") {
+TEST_CASE("one edit away from every key, the key is suggested", "[.slow]") {
   std::size_t tried = 0;
   for (const Case& c : all_keys()) {
     for (const std::string& typo : typos(c.key)) {

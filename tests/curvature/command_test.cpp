@@ -95,7 +95,7 @@ TEST_CASE("two ranks with zero3 measure what two ranks without a strategy do", "
   CHECK(analysed(scratch, "zero2", with("zero2")) == plain);
 }
 
-TEST_CASE("an analysis that is killed and resumed measures what one does that is not", "[curvature]") {
+TEST_CASE("an analysis that is killed and resumed measures what one does that is not", "[curvature][.slow]") {
   Scratch scratch;
   scratch.config();
   const Json whole = analysed(scratch, "whole");
@@ -116,7 +116,7 @@ TEST_CASE("an analysis that is killed and resumed measures what one does that is
   }
 }
 
-TEST_CASE("every kind of model is analysed by its own activations", "[curvature]") {
+TEST_CASE("every kind of model is analysed by its own activations", "[curvature][.slow]") {
   Scratch scratch;
   scratch.config();
   const std::pair<const char*, const char*> models[] = {

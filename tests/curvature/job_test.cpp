@@ -56,7 +56,7 @@ Compared compare(const ToyHost& host, const std::vector<std::vector<double>>& tr
 
 }  // namespace
 
-TEST_CASE("the diagonal of a softmax regression is the one in closed form") {
+TEST_CASE("the diagonal of a softmax regression is the one in closed form", "[.slow]") {
   const SoftmaxRegression toy;
   const auto run = [&](int64_t probes, int64_t seed) {
     return ran(toy, with(no_noise, {{"probes", probes}, {"seed", seed}, {"save_every", int64_t{1000}}}));

@@ -91,7 +91,7 @@ TEST_CASE("noise moves the perplexity of the class that it is added to; noise of
     if (one["class"] == "sensitive") CHECK(one["perplexity_change"]["mean"] == 0.0);
 }
 
-TEST_CASE("each field of the results moves when its cause changes") {
+TEST_CASE("each field of the results moves when its cause changes", "[.slow]") {
   const Json r = run(Planted(), few);
   Planted other(0.8), longer, narrower;
   longer.length = 20;

@@ -48,7 +48,7 @@ void check_ids(const json& all, const json& expected, TokenizerUse& tokenizer) {
 
 }  // namespace
 
-TEST_CASE("a pattern splits as in the tokenizers library, or is refused") {
+TEST_CASE("a pattern splits as in the tokenizers library, or is refused", "[.slow]") {
   Folder folder;
   constexpr std::size_t known = 18;  // the first ones: in use
   std::size_t at = 0, refused = 0, refused_there = 0;

@@ -43,7 +43,7 @@ double chi_squared(const std::vector<int>& counts, double expected) {
 
 }  // namespace
 
-TEST_CASE("each epoch of 1 to 2000 windows visits every window once") {
+TEST_CASE("each epoch of 1 to 2000 windows visits every window once", "[.slow]") {
   Folder folder;
   for (std::size_t n = 1; n <= 2000; ++n) {
     Source source = one_token_windows(folder, n);

@@ -96,7 +96,7 @@ const char* const offloads[] = {
     "optimizer = 'press'\ngradients = 'press'\nparameters = 'press'\nactivations = 'press'\n",
 };
 
-TEST_CASE("states in host memory beside far give the same bits, in any order of its queues") {
+TEST_CASE("states in host memory beside far give the same bits, in any order of its queues", "[.slow]") {
   int64_t number = 0;
   for (const char* offload : offloads)
     for (const char* strategy : {"none", "zero2", "zero3"}) {

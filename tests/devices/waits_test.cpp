@@ -91,7 +91,7 @@ TEST_CASE("each wait that is left out is seen, everywhere", "[.slow]") {
     for (const char* strategy : {"none", "zero1", "zero2", "zero3"}) without_each_wait({model, 2, 2}, strategy);
 }
 
-TEST_CASE("each wait that is left out is seen by the verifier, with states in host memory and in storage") {
+TEST_CASE("each wait that is left out is seen by the verifier, with states in host memory and in storage", "[.slow]") {
   std::map<eng::Queue, int> by_queue;  // waits that order bytes, of those who wait and of those that are awaited
   for (const char* offload :
        {"optimizer = 'host'\nactivations = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",

@@ -87,7 +87,7 @@ TEST_CASE("a z loss gives the same bits with every strategy, recomputation and t
   }
 }
 
-TEST_CASE("a z loss of the other models gives the same bits with every strategy") {
+TEST_CASE("a z loss of the other models gives the same bits with every strategy", "[.slow]") {
   for (const char* model : {"opt", "mamba", "llama-tied"}) {
     Group group;
     group.model = model, group.world = 3, group.accumulate = 2, group.z_loss = 0.01, group.reduce_per_step = true;

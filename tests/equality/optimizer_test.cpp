@@ -85,7 +85,7 @@ TEST_CASE("muon gives the same bits with every strategy, and its matrices move",
   }
 }
 
-TEST_CASE("adamw8bit gives the same bits with every strategy, and its bytes change") {
+TEST_CASE("adamw8bit gives the same bits with every strategy, and its bytes change", "[.slow]") {
   const std::string optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n";
 #ifdef SANITIZED
   const std::vector<uint32_t> worlds = {2};
@@ -154,7 +154,7 @@ TEST_CASE("groups change what they match and nothing else, with every strategy")
   CHECK(values(none, matrix) != values(base, matrix));
 }
 
-TEST_CASE("frozen parameters keep their values, and the others the bits that they have beside a rate of 0") {
+TEST_CASE("frozen parameters keep their values, and the others the bits that they have beside a rate of 0", "[.slow]") {
   for (const char* freeze : {"'model.layers.0.*', 'model.embed_tokens.*'", "'*.mlp.*'", "'lm_head.weight', '*norm*'"}) {
     for (const char* optimizer : {"plugin = 'sgd'\nmomentum = 0.9\nlearning_rate = 0.1\n",
                                   "plugin = 'muon'\nlearning_rate = 1e-2\nweight_decay = 0.0\n"}) {

@@ -53,7 +53,7 @@ void equal_plans(uint64_t seed, int groups, int plans_of_each) {
 
 }  // namespace
 
-TEST_CASE("random plans of a group give one result") {
+TEST_CASE("random plans of a group give one result", "[.slow]") {
   equal_plans(number("EQUALITY_SEED", 20), 8, 3);
 }
 

@@ -52,7 +52,7 @@ int64_t attr(const eng::Call& call, const char* key) {
 
 }  // namespace
 
-TEST_CASE("bf16_sr: one result for every strategy, bucket, prefetch, overlap and recompute") {
+TEST_CASE("bf16_sr: one result for every strategy, bucket, prefetch, overlap and recompute", "[.slow]") {
   CHECK(alike(group("", "llama-tied", 2)));
   CHECK(alike(group("\ngradients = 'bf16'", "mamba", 3)));
   Group g = group("", "opt", 4);

@@ -117,7 +117,7 @@ uint64_t kept(const eng::Plan& plan, eng::Line line, uint32_t arena) {
 
 }  // namespace
 
-TEST_CASE("states in host memory give the same bits") {
+TEST_CASE("states in host memory give the same bits", "[.slow]") {
   same(group("llama", "fp32", 2), 0, 4);
   same(group("opt", "bf16", 1), 1, 4);
   same(group("mamba", "bf16", 2), 2, 4);

@@ -27,7 +27,7 @@ double traffic(const Group& group, const Draw& draw) {
 
 }  // namespace
 
-TEST_CASE("a step moves as many bytes as the formula says") {
+TEST_CASE("a step moves as many bytes as the formula says", "[.slow]") {
   for (int64_t a : {1, 4})
     for (bool per_step : {false, true}) {
       const Group group{"llama", a == 1 ? 3u : 2u, a, per_step};

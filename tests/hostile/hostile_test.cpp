@@ -104,7 +104,7 @@ TEST_CASE("without a fault the plugin of every kind trains, plans and generates"
          {in_tokenizer, "none", 0, ""}});
 }
 
-TEST_CASE("some faults of a stranger's plugin", "[hostile]") {
+TEST_CASE("some faults of a stranger's plugin", "[hostile][.slow]") {
   check({{in_run, "param: no dims", 3, "its dims is NULL, but its count is 2"},
          {in_run, "grad: all_to_all", 3, "eng.all_to_all/1 is a collective: models cannot use it"},
          {in_run, "trace: an op of an unused file", 3, "mamba.eng.so is there, but the run does not use it"},

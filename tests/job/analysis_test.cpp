@@ -35,7 +35,7 @@ TEST_CASE("a job computes, restores, saves and writes, twice with the same bits"
   CHECK(analysed(scratch, "larger", {"job.windows=8"}).at("gradient") != first.at("gradient"));
 }
 
-TEST_CASE("a job with other formats, tiers and recomputation", "[job]") {
+TEST_CASE("a job with other formats, tiers and recomputation", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   const auto plain = analysed(scratch, "plain");
@@ -54,7 +54,7 @@ TEST_CASE("a job with other formats, tiers and recomputation", "[job]") {
   analysed(scratch, "opt", {}, "opt.toml");
 }
 
-TEST_CASE("an analysis that was killed or stopped ends with the bits of one that was not", "[job]") {
+TEST_CASE("an analysis that was killed or stopped ends with the bits of one that was not", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args turns = {"job.turns=6"};
@@ -89,7 +89,7 @@ TEST_CASE("an analysis that was killed or stopped ends with the bits of one that
   }
 }
 
-TEST_CASE("a damaged save of an analysis is told; without another one it ends with 9", "[job]") {
+TEST_CASE("a damaged save of an analysis is told; without another one it ends with 9", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args turns = {"job.turns=4"};

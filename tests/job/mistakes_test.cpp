@@ -6,7 +6,7 @@
 
 using namespace job_test;
 
-TEST_CASE("the faults of a job are told with its name", "[job]") {
+TEST_CASE("the faults of a job are told with its name", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   const std::pair<const char*, const char*> faults[] = {

@@ -12,7 +12,7 @@ const Args two = {"--ranks", "2", "--oversubscribe", "device.threads=1"};
 
 }  // namespace
 
-TEST_CASE("two ranks give the same bits with every strategy", "[job]") {
+TEST_CASE("two ranks give the same bits with every strategy", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   const auto plain = analysed(scratch, "none", two);
@@ -31,7 +31,7 @@ TEST_CASE("two ranks give the same bits with every strategy", "[job]") {
   CHECK(facts.at("zero") == "zero3");
 }
 
-TEST_CASE("two ranks that were stopped go on with the same bits", "[job]") {
+TEST_CASE("two ranks that were stopped go on with the same bits", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args turns = with(two, {"job.turns=5", "zero.plugin=zero3"});

@@ -66,7 +66,7 @@ TEST_CASE("every product agrees with plain loops", "[cpu]") {
 
 // Long sums, which threads hand to each other, parts of C by rows and by columns, few rows, panels and blocks that do
 // not divide.
-TEST_CASE("bits of a product depend neither on the number of threads nor on the width of the vectors", "[cpu]") {
+TEST_CASE("bits of a product depend neither on the number of threads nor on the width of the vectors", "[cpu][.slow]") {
   const Shape cases[] = {{1, 300, 700}, {31, 257, 290}, {33, 95, 1}, {57, 4099, 301}, {515, 33, 5003}, {603, 130, 97}};
   for (const Shape& s : cases)
     for (int form = 0; form < 4; ++form) {

@@ -47,7 +47,7 @@ struct Shape {
 
 }  // namespace
 
-TEST_CASE("products of 16-bit matrices are those of the reference") {
+TEST_CASE("products of 16-bit matrices are those of the reference", "[.slow]") {
   Random random(3);
   for (const int32_t dtype : {ENG_BF16, ENG_F16})
     for (const Shape& s : {Shape{1, 1, 1}, {5, 3, 9}, {33, 65, 31}, {40, 70, 600}, {257, 130, 291}, {64, 20, 0}})

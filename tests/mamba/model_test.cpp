@@ -191,7 +191,7 @@ TEST_CASE("a layer keeps three times its channels and its small projections for 
   CHECK(t.graph.value(t.inputs[0]).desc.dims[2] == H);  // and the residual stream that comes in
 }
 
-TEST_CASE("engine plan says by how much a model differs from the size that people give it") {
+TEST_CASE("engine plan says by how much a model differs from the size that people give it", "[.slow]") {
   const auto said = [](const std::string& preset) {
     const std::string file = std::string(P_tmpdir) + "/mamba-plan-" + std::to_string(getpid()) + ".toml";
     std::ofstream(file) << "[model]\nplugin = 'mamba'\npreset = '" << preset << "'\n";

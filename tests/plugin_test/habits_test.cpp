@@ -4,7 +4,7 @@
 
 namespace plugin_test {
 
-TEST_CASE("what a plugin does to its process is told", "[plugin_test]") {
+TEST_CASE("what a plugin does to its process is told", "[plugin_test][.slow]") {
   const Scratch place;
   const fs::path file = fs::path(PLANTED_DIR) / "habits.eng.so";
   const Tried good = try_plugin(place, file);

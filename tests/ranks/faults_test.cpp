@@ -98,7 +98,7 @@ TEST_CASE("a second signal ends all ranks at once", "[ranks][.slow]") {
   CHECK(processes(training.run.string()).empty());
 }
 
-TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks]") {
+TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks][.slow]") {
   Training training;
   REQUIRE(training.child->wait_for("saved step-"));
   const pid_t victim = pid_of(training.run, 1);
@@ -118,7 +118,7 @@ TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks]")
 }
 
 #ifndef SANITIZED  // what is preloaded would come before the sanitizer
-TEST_CASE("a rank that is killed, or whose disk fails, while states are on disks", "[ranks]") {
+TEST_CASE("a rank that is killed, or whose disk fails, while states are on disks", "[ranks][.slow]") {
   const std::string fault = GENERATE(as<std::string>(), "kill", "eio");
   Scratch scratch;
   scratch.config();

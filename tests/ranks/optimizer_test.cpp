@@ -74,7 +74,7 @@ TEST_CASE("a checkpoint of adamw does not go on as adamw8bit, nor the other way 
   }
 }
 
-TEST_CASE("groups on two ranks with every strategy", "[ranks]") {
+TEST_CASE("groups on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"optimizer.groups=[{match = ['*.mlp.*'], learning_rate_scale = 0.5, weight_decay = 0.0}]"});
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("frozen parameters on two ranks with every strategy", "[ranks][.slow]"
   everywhere({"train.freeze=['model.embed_tokens.*', 'model.layers.0.*']", "optimizer.plugin=muon"});
 }
 
-TEST_CASE("ranks whose groups differ do not begin", "[ranks]") {
+TEST_CASE("ranks whose groups differ do not begin", "[ranks][.slow]") {
   // What is frozen and grouped is a part of the configuration that all ranks compare; here what stands in the run's
   // own.
   const Place place;

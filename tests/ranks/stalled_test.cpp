@@ -15,7 +15,7 @@ pid_t named(const fs::path& run, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("nobody reads the command's output: a signal saves and ends the ranks", "[ranks]") {
+TEST_CASE("nobody reads the command's output: a signal saves and ends the ranks", "[ranks][.slow]") {
   FullPipe pipe;
   Training training({"log.every=1"}, "2", {.stalled = pipe.end()});
   REQUIRE(training.child->wait_for_path(training.run / "checkpoints" / "step-00000005" / "manifest.json"));

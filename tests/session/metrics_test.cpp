@@ -88,7 +88,7 @@ TEST_CASE("results of a step are combined over micro-batches, ranks and sites", 
   CHECK(std::isnan(observed(plan, 0, values.data())[1].value));
 }
 
-TEST_CASE("metrics: every double reads back to the same bits; what is not finite is null", "[metrics]") {
+TEST_CASE("metrics: every double reads back to the same bits; what is not finite is null", "[metrics][.slow]") {
   std::mt19937_64 random(3);
   for (int i = 0; i < 20000; ++i) {
     const uint64_t bits = random();

@@ -189,7 +189,7 @@ static void check_no_leaks(int rounds) {
   CHECK(after.bytes - before.bytes < (4 << 20));
 }
 
-TEST_CASE("session: rounds of opening, running and closing leave nothing", "[session]") {
+TEST_CASE("session: rounds of opening, running and closing leave nothing", "[session][.slow]") {
   check_no_leaks(10);
 }
 

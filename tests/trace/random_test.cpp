@@ -154,7 +154,7 @@ TEST_CASE("gradients of random graphs are those of differences") {
   check_seeds(1, 100);
 }
 
-TEST_CASE("random graphs have the same gradients whatever the backward makes again") {
+TEST_CASE("random graphs have the same gradients whatever the backward makes again", "[.slow]") {
   using Kind = eng::Recompute::Kind;
   size_t changed = 0;
   for (uint64_t seed = 1; seed <= 150; ++seed) {

@@ -322,7 +322,7 @@ TEST_CASE("ranks: a rank that dies at any call leaves a complete checkpoint", "[
     }
 }
 
-TEST_CASE("ranks: a flipped or missing byte in any file is refused on all", "[ranks]") {
+TEST_CASE("ranks: a flipped or missing byte in any file is refused on all", "[ranks][.slow]") {
   const Sample sample = large();
   Scratch scratch;
   ranks(3, Exit::bug, [&](const Peers& p) { save(scratch.path(), sample, 1, Hold::pieces, p); });

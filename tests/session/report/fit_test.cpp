@@ -216,7 +216,7 @@ TEST_CASE("strategies are among what fits, with the same numbers") {
     CHECK((edit.starts_with("--ranks") || edit.find("zero.") == std::string::npos));
 }
 
-TEST_CASE("where nothing fits, the least changes are told, a smaller model last") {
+TEST_CASE("where nothing fits, the least changes are told, a smaller model last", "[.slow]") {
   const Words words = small({"train.sequence_length=64"});
   // Less than the weights, states and gradients take.
   const uint64_t weights = static_cast<uint64_t>(setup_of("tiny", "none", 1, words).plan.parameters) * 4;
@@ -286,7 +286,7 @@ TEST_CASE("a batch beyond any memory is told at once") {
   CHECK_THROWS_WITH(setup_of("tiny", "none", 1, more), Contains("1000000000000 tokens; the maximum is 2147483647"));
 }
 
-TEST_CASE("what fits a model of seven billion parameters is found in ten seconds") {
+TEST_CASE("what fits a model of seven billion parameters is found in ten seconds", "[.slow]") {
   const Words words = {"train.micro_batch=4", "train.accumulate=8", "train.sequence_length=1024"};
   for (const char* card : {"a800-80g", "h200"}) {
     Words with = words;

@@ -67,7 +67,7 @@ bool has_format(const eng::Tried& t) {
 
 }  // namespace
 
-TEST_CASE("the least number of ranks that fits is proposed, whatever it is") {
+TEST_CASE("the least number of ranks that fits is proposed, whatever it is", "[.slow]") {
   std::map<uint32_t, uint64_t> needs;
   for (const uint32_t ranks : {2u, 3u, 4u, 5u}) needs[ranks] = least(ranks);
   REQUIRE(needs[5] < std::min({needs[2], needs[3], needs[4]}));

@@ -126,7 +126,7 @@ TEST_CASE("torch: the advice is how to convert", "[torch]") {
     }
 }
 
-TEST_CASE("torch: a file cut anywhere, or with any bit changed, is read or refused", "[torch]") {
+TEST_CASE("torch: a file cut anywhere, or with any bit changed, is read or refused", "[torch][.slow]") {
   for (const char* name : {"good-torch", "good-zip64", "good-buffers"}) {
     const std::string good = test::read_file(corpus / name);
     for (size_t n = 0; n < good.size(); ++n) fuzz(good.substr(0, n));
