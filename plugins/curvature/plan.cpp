@@ -186,8 +186,8 @@ eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32
                  picture = 8'950'000 + (o.responds() ? 150'000 : 0) + (o.embedding == "none" ? 0 : 150'000),
                  library = 3'600'000;
   const uint64_t text = 750'000 + rows * 304 + units * (rows ? 40 : 0) + uint64_t{n_parameters} * 640;
-  *bytes = std::max({pieces, picture, library + text}) + rows * sizeof(Row) + uint64_t{n_parameters} * 2048 +
-           marks + units * sizeof(Site::Unit) + (uint64_t{o.held_windows} + o.train_windows) * 64;
+  *bytes = std::max({pieces, picture, library + text}) + rows * sizeof(Row) + uint64_t{n_parameters} * 2048 + marks +
+           units * sizeof(Site::Unit) + (uint64_t{o.held_windows} + o.train_windows) * 64;
   return ENG_OK;
 }
 
