@@ -19,7 +19,7 @@ namespace eng {
 static uint64_t unread(const Plan& plan) {
   return plan.table.buffer ? 0 : plan.next_logits.buffer ? 500'000 : 450'000;
 }
-constexpr uint64_t analysis_overhead = 900'000;
+constexpr uint64_t analysis_overhead = 500'000;
 
 Beside beside(const Setup& setup) {
   const eng_device_info& info = setup.target.info;
