@@ -17,7 +17,7 @@ namespace eng {
 
 // The overhead of a device is that of a run. Evaluating and generating read less of the code, analysing more: measured.
 static uint64_t unread(const Plan& plan) {
-  return plan.table.buffer ? 0 : plan.next_logits.buffer ? 500'000 : 450'000;
+  return plan.table.buffer ? 0 : plan.next_logits.buffer ? 900'000 : 450'000;
 }
 constexpr uint64_t analysis_overhead = 500'000;
 
