@@ -51,7 +51,7 @@ ModelTokenizer tokenizer_of(const std::filesystem::path& directory) {
   if (kind == WeightsKind::none) return {};
   const std::filesystem::path run = kind == WeightsKind::run ? directory : directory.parent_path().parent_path();
   if (!std::filesystem::exists(run / "config.resolved.toml")) return {};
-  return tokenizer_of(read_document(run / "config.resolved.toml"), read_record(run).base_dir);
+  return tokenizer_of(read_resolved(run / "config.resolved.toml"), read_record(run).base_dir);
 }
 
 // Existing weights need the tokenizer with which they were trained: [data] gets it, and must not name another one.
@@ -167,7 +167,7 @@ Opened open_config(const OpenRequest& request) {
   if (run) {  // its text is read once, for the values before the overrides and for the configuration
     const fs::path file = target / "config.resolved.toml";
     const std::string text = read_text(file, max_config_bytes, Exit::usage);
-    out.before = read_document(text, file.string());
+    out.before = read_resolved(text, file);
     const fs::path base = record.base_dir.empty() ? fs::absolute(target) : record.base_dir;
     out.config = Config::resolve(*out.before, text, file.string(), base, request.overrides, plugins);
     // Its text has every key already, so only an override can contradict it.

@@ -113,7 +113,7 @@ std::optional<Resumed> resumed(const RunRequest& request, const Parts& parts, co
   const Config& config = parts.opened.config;
   Resumed out;
   try {
-    out.before = parts.opened.before ? *parts.opened.before : read_document(place.dir->path() / "config.resolved.toml");
+    out.before = parts.opened.before ? *parts.opened.before : read_resolved(place.dir->path() / "config.resolved.toml");
   } catch (const Error& e) {
     listener.note(std::string("it is not known what has changed since the run's last start: ") + e.what());
     return std::nullopt;

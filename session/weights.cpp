@@ -21,7 +21,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   std::error_code none;
   if (!fs::exists(file, none)) return out;  // a checkpoint without its run: [model] must define the model
   out.file = file;
-  const Document document = read_document(file);
+  const Document document = read_resolved(file);
   const auto* name = document.value<std::string>("model", "plugin");
   const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;
   const auto* model = document.find("model");

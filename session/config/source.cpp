@@ -200,4 +200,17 @@ Document read_document(const std::filesystem::path& file) {
   return read_document(read_text(file, max_config_bytes, Exit::usage), file.string());
 }
 
+Document read_resolved(const std::string& text, const std::filesystem::path& file) {
+  Document out = read_document(text, file.string());
+  if (out.resolved) return out;
+  throw Error(Exit::usage, file.string() + " is cut off: [resolved], which a run writes last, is missing",
+              "restore the file. Without it, config.toml of the run has the keys that were given: a new run of that "
+              "configuration can start from the weights, [model] from = \"" +
+                  file.parent_path().string() + "/checkpoints/STEP\"");
+}
+
+Document read_resolved(const std::filesystem::path& file) {
+  return read_resolved(read_text(file, max_config_bytes, Exit::usage), file);
+}
+
 }  // namespace eng

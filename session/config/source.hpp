@@ -48,6 +48,11 @@ Document read_document(const std::string& text, const std::string& name);
 // The same for a file. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
 Document read_document(const std::filesystem::path& file);
 
+// The text of a run, `file`, which it wrote with every key. Throws Error(Exit::usage) also if it was cut off: the keys
+// that it lacks would silently get defaults.
+Document read_resolved(const std::string& text, const std::filesystem::path& file);
+Document read_resolved(const std::filesystem::path& file);
+
 // What is wrong with the entries of [[observers]], which stand at `place`; converts their values.
 Problems observer_problems(Tables& observers, const TextRange& place, const SchemaSource& plugins);
 

@@ -171,7 +171,7 @@ void Analysis::check_resumed() {
         fmt::format("resume it with {} rank{}, or begin a new one", ranks, ranks == 1 ? "" : "s"));
   const fs::path file = dir_->path() / "config.resolved.toml";
   if (!fs::exists(file)) return;  // it ended while it was being made
-  changes_ = changes(read_document(file), opened_.config, schemas_of(*opened_.registry));
+  changes_ = changes(read_resolved(file), opened_.config, schemas_of(*opened_.registry));
   std::string list;
   for (const Change& c : changes_)
     if (is_fixed(c)) list += fmt::format("\n  {} = {} before, now {}", c.key, c.before, c.now);

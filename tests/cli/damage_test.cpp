@@ -186,6 +186,25 @@ TEST_CASE("a checkpoint of another model is refused, and the run is unchanged", 
   CHECK(read(run / "config.resolved.toml") == config);
 }
 
+TEST_CASE("a run's configuration that was cut off is refused, and not completed with defaults", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, {"run", "config.toml", "--out", "run", "train.steps=2", "precision.plugin=bf16"});
+  const fs::path file = scratch / "run" / "config.resolved.toml";
+  const std::string whole = read(file);
+  for (const char* before : {"\n[precision]", "\n[zero]", "\n[resolved]", "\ndefaults = ", "\n]\n"}) {
+    INFO(before);
+    const size_t at = whole.rfind(before);
+    REQUIRE(at != whole.npos);
+    std::ofstream(file, std::ios::binary) << whole.substr(0, at + 1);
+    for (const Args& words : {Args{"run", "run", "train.steps=4"}, Args{"eval", "run"}, Args{"generate", "run", "a"}})
+      CHECK(engine(scratch, words).exit == 2);
+    CHECK(engine(scratch, {"check", "config.toml", "model.from=run"}).exit == 2);
+  }
+  std::ofstream(file, std::ios::binary) << whole;
+  good(scratch, {"run", "run", "train.steps=4"});
+}
+
 TEST_CASE("files of a start that died at once are not an obstacle", "[cli]") {
   Scratch scratch;
   scratch.config();
