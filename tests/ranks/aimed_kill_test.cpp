@@ -111,7 +111,7 @@ void died_there(const Aim& aim, const Json& note) {
   INFO(note.dump());
   REQUIRE(note.at("where") == aim.where);
   if (!aim.in_step()) {
-    CHECK(has(note.at("path"), "/.tmp-" + name_of(aim.step)));
+    CHECK(has(note.at("path"), "/checkpoints/.tmp-" + name_of(aim.step)));
     CHECK(has(note.at("path"), aim.path));
     // What is asynchronous is written beside the steps, and gets its name between two of them.
     CHECK(note.at("own_thread") == (aim.asynchronous && aim.call() == "write"));

@@ -32,6 +32,12 @@ std::string name_of(int fd) {
   return fs::read_symlink("/proc/self/fd/" + std::to_string(fd), none);
 }
 
+// The place behind a path in a held folder, /proc/self/fd/N/NAME.
+std::string place_of(const fs::path& path) {
+  std::error_code none;
+  return fs::canonical(path.parent_path(), none) / path.filename();
+}
+
 void maybe_die(const char* call, const std::string& path) {
   if (call != aim.call || path.find(aim.path) == std::string::npos || ++seen != aim.number) return;
   if (aim.stalls) {
@@ -62,9 +68,10 @@ const bool armed = [] {
                          return real.sync(fd);
                        },
                        [](const char* from, const char* to) {
-                         maybe_die("rename", from);
+                         const std::string place = place_of(from);
+                         maybe_die("rename", place);
                          const int failed = real.rename(from, to);
-                         if (!failed) maybe_die("renamed", from);
+                         if (!failed) maybe_die("renamed", place);
                          return failed;
                        }};
   return true;
