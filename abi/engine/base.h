@@ -52,7 +52,7 @@ extern "C" {
  * ENG_OPTIMIZER_DRAFT. That draft also covers the headers that the kind's header includes. Until the ABI is frozen, an
  * engine uses only what was built from exactly the same draft: see "Drafts" in engine/plugin.h. */
 #define ENG_ABI_DRAFT_ID "draft-9"
-/* What ENG_DESCRIPTION writes for each kind: nothing, until that kind's header is included. */
+/* Drafts that ENG_DESCRIPTION writes for each kind: none until that kind's header is included. */
 #define ENG_DRAFT_MODEL_ ""
 #define ENG_DRAFT_OPTIMIZER_ ""
 #define ENG_DRAFT_DATA_ ""

@@ -51,9 +51,9 @@ typedef struct eng_build {
   const struct eng_build_api *api;
 } eng_build;
 
-/* Which range of every piece of a unit this rank keeps. A piece is divided into `count` equal ranges; this rank keeps
- * the one with number `index`. `group` has `count` members, and this rank is one of them. Each member has a different
- * index, so together they keep everything. `count` divides the number of ranks.  since 1.0 */
+/* The range of every piece of a unit that this rank keeps. A piece is divided into `count` equal ranges; this rank
+ * keeps the one with number `index`. `group` has `count` members, and this rank is one of them. Each member has a
+ * different index, so together they keep everything. `count` divides the number of ranks.  since 1.0 */
 typedef struct eng_part {
   uint32_t struct_size;
   uint32_t count;
@@ -119,9 +119,9 @@ typedef struct eng_build_api {
    * model is to generate text. If a model never calls it, the loss is the output of its last block.
    *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
   eng_status (*term)(eng_build *, eng_id value, const char *name, double weight, eng_error *);
-  /* Whether `batch` may ask for this field: *out becomes 1 or 0. All templates of a trace get the same answers. Where
-   * texts are generated, a sequence is one document and has no loss: "segments", "positions" and "loss_weights" are not
-   * offered then.
+  /* Asks whether `batch` may ask for this field: *out becomes 1 or 0. All templates of a trace get the same answers.
+   * When texts are generated, a sequence is one document and has no loss, so "segments", "positions" and "loss_weights"
+   * are not offered.
    *   Call: [plan & inside eng_model.trace]  since 1.0 */
   eng_status (*offers)(eng_build *, const char *name, int32_t *out, eng_error *);
 } eng_build_api;

@@ -51,7 +51,7 @@ typedef struct eng_field {
   uint32_t reserved;
 } eng_field;
 
-/* What the run needs.  Owner: host.  Valid: during create.  since 1.0 */
+/* Requirements of the run.  Owner: host.  Valid: during create.  since 1.0 */
 typedef struct eng_data_request {
   uint32_t struct_size;
   uint32_t n_fields; /* in create at least 2, in build 0 */
@@ -62,7 +62,7 @@ typedef struct eng_data_request {
   const eng_field *fields; /* that the run reads: tokens, labels, then some of those that `fields` of the source said */
 } eng_data_request;
 
-/* What the source contains. The host zeroes it and sets struct_size.  since 1.0 */
+/* Contents of the source. The host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_data_info {
   uint32_t struct_size;
   uint32_t files;

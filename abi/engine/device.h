@@ -57,7 +57,7 @@ extern "C" {
 #define ENG_MEMORY_PINNED 1 /* host memory that kernels of eng.copy/1 read and write from a queue */
 #define ENG_MEMORY_HOST 2   /* ordinary host memory */
 
-/* What a device is. The host zeroes it and sets struct_size. A number that is unknown is 0.  since 1.0 */
+/* Properties of a device. The host zeroes it and sets struct_size. A number that is unknown is 0.  since 1.0 */
 typedef struct eng_device_info {
   uint32_t struct_size;
   uint32_t flags;           /* ENG_DEVICE_* */
@@ -172,9 +172,9 @@ typedef struct eng_device {
   eng_status (*inspect)(const eng_options *, char *text, uint64_t capacity, uint64_t *size, eng_error *);
 
   /* ---- algorithms that were measured; both NULL: `prepare` of kernels decides from the call alone --------- */
-  /* What `prepare` of this device's kernels has chosen by measuring, and `choose` was given, as a text for `choose`
-   * without NUL; empty if there is nothing. *size becomes its length; at most `capacity` bytes of it are written. The
-   * engine keeps the text with the run and its checkpoints, and sends that of the first rank to the others.
+  /* The kernel choices of this device as a text for `choose`, without NUL: those that `prepare` measured and those that
+   * `choose` was given; empty if there are none. The engine keeps the text with the run and its checkpoints, and sends
+   * that of the first rank to the others.
    *   Call: [setup & created & idle]  since 1.0 */
   eng_status (*choices)(void *self, char *text, uint64_t capacity, uint64_t *size, eng_error *);
   /* From now on `prepare` takes these choices and measures nothing; a call that they do not name is decided from the

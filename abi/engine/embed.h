@@ -97,14 +97,14 @@ typedef struct eng_session_request {
   const char *const *activations;
   uint32_t n_activations;
   uint32_t n_fields;
-  /* What batches of the caller bring beside tokens and labels: "loss_weights", "segments", "positions" (engine/data.h),
-   * whether the configuration's own data have them or not. A model that does not read one: ENG_INVALID. Where neither a
-   * batch nor the own data have one, weights are 1, a row is one document, and positions follow from the
-   * segments.  since 1.0 */
+  /* Fields that the caller's batches bring beside tokens and labels: "loss_weights", "segments", "positions"
+   * (engine/data.h), whether the configuration's own data have them or not. A model that does not read one:
+   * ENG_INVALID. Where neither a batch nor the own data have one, weights are 1, a row is one document, and positions
+   * follow from the segments.  since 1.0 */
   const char *const *fields;
 } eng_session_request;
 
-/* What is known of a session.  since 1.0 */
+/* Facts about a session.  since 1.0 */
 typedef struct eng_session_info {
   uint32_t struct_size;
   uint32_t started; /* 0 or 1; what follows is 0 before, except `steps`, `ranks` and `rank` */
@@ -179,9 +179,9 @@ typedef struct eng_eval_result {
 /* Roles of tensors, besides names of the optimizer's states such as "exp_avg". */
 #define ENG_TENSOR_PARAMETER "parameter" /* as the optimizer updates it: the master, if compute reads another type */
 #define ENG_TENSOR_GRADIENT "gradient"   /* with ENG_SESSION_GRADIENTS */
-/* Of eng_session_request.activations: this rank's values in the last micro-batch of the last eng_session_step or
- * eng_session_evaluate; an evaluation that is due within a step leaves them as they are. And "logits", with
- * ENG_SESSION_LOGITS. Undefined before the first such call. */
+/* An activation named in eng_session_request.activations, or "logits" with ENG_SESSION_LOGITS: this rank's values in
+ * the last micro-batch of the last eng_session_step or eng_session_evaluate. An evaluation that is due within a step
+ * leaves them as they are. Undefined before the first such call. */
 #define ENG_TENSOR_ACTIVATION "activation"
 #define ENG_TENSOR_POLICY "policy" /* what a precision or sharding policy keeps for itself */
 
@@ -291,7 +291,7 @@ ENG_EMBED_API_ eng_status eng_session_tensor(eng_session *self, uint64_t index, 
  *   Owner: caller, until the deleter of *out.  Call: [opened & between]; with ENG_TAKE_COPY all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_take(eng_session *self, const char *name, const char *role, uint32_t flags,
                                            DLManagedTensorVersioned **out, eng_error *error);
-/* The same for consumers of DLPack before 1.0. That cannot say read-only, so a tensor in place needs
+/* eng_session_take for consumers of DLPack before 1.0. Their protocol cannot say read-only, so a tensor in place needs
  * ENG_TAKE_WRITABLE: else ENG_UNSUPPORTED. */
 ENG_EMBED_API_ eng_status eng_session_take_legacy(eng_session *self, const char *name, const char *role, uint32_t flags,
                                                   DLManagedTensor **out, eng_error *error);

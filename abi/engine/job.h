@@ -32,7 +32,7 @@ extern "C" {
 #undef ENG_DRAFT_JOB_
 #define ENG_DRAFT_JOB_ "'" ENG_JOB_KIND "' = '" ENG_JOB_DRAFT "'\n"
 
-/* What a job needs. Filled by eng_job.describe; the host zeroes it and sets struct_size.  since 1.0 */
+/* Requirements of a job. Filled by eng_job.describe; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_job_info {
   uint32_t struct_size;
   uint32_t programs;    /* their number, at most 64 */
@@ -57,7 +57,7 @@ typedef struct eng_job_site {
   const eng_desc *shape; /* of the output */
 } eng_job_site;
 
-/* Of eng_job_api.read and write: which tensors. */
+/* Kinds of tensors that eng_job_api.read and write name. */
 #define ENG_JOB_PARAMETER 1 /* masters; `index` is eng_parameter.number */
 #define ENG_JOB_GRADIENT 2  /* of the last `gradient`; index as above. Not to be written. f32 or the precision's type */
 #define ENG_JOB_STATE 3     /* a state of a parameter: `state`, and index as above */
@@ -122,7 +122,7 @@ typedef struct eng_job_api {
   /* A result: a file of this name (no folder) in the run directory, replaced whole. Rank 0's bytes count.
    *   Call: [setup & inside eng_job.run]  since 1.0 */
   eng_status (*file)(eng_job_host *, const char *name, const void *data, uint64_t size, eng_error *);
-  /* What the engine knows of this run, as JSON, the same text on every rank: docs/analysis.md, "Facts".
+  /* The engine's facts about this run as JSON, the same text on every rank: docs/analysis.md, "Facts".
    *   Owner: host.  Valid: until the next call.  Call: [setup & inside eng_job.run]  since 1.0 */
   eng_status (*facts)(eng_job_host *, const char **json, uint64_t *length, eng_error *);
 } eng_job_api;
@@ -168,9 +168,10 @@ typedef struct eng_job {
                            const eng_job_site *const *sites, uint32_t n_sites, uint64_t *bytes, eng_error *);
   /* The work. It returns when it is complete, failed or was asked to stop.  Call: [setup & created]  since 1.0 */
   eng_status (*run)(void *self, eng_job_host *, eng_error *);
-  /* Whether the job reads this output, and the tensor that its ops write there: whole, this rank's own, zero at first,
-   * kept from program to program but never saved; eng_job_api.read adds those of the ranks (i64, f32 or f64).
-   * out->ndim = 0: not read. This function and the next may be NULL: the job reads none.  Call: [plan & created]  since 1.0 */
+  /* Asks whether the job reads this output, and for the tensor that its ops write there: whole, this rank's own, zero
+   * at first, kept from program to program but never saved; eng_job_api.read adds those of the ranks (i64, f32 or f64).
+   * out->ndim = 0: not read. This function and the next may be NULL: the job reads none.  Call: [plan & created]
+   * since 1.0 */
   eng_status (*site)(void *self, const eng_job_site *, eng_desc *out, eng_error *);
   /* Emits ops that read `value` and write `into`, the tensor of this site. They must not write `value`.
    *   Call: [plan & created]  since 1.0 */

@@ -47,7 +47,7 @@ typedef struct eng_call {
 
 #define ENG_EXEC_SYNC 1u /* return when done, with the error of this launch: the engine looks for a failed action */
 
-/* Where a launch goes.  Owner: host.  Valid: during the call.  since 1.0 */
+/* Context of a launch.  Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_exec {
   uint32_t struct_size;
   uint32_t flags; /* ENG_EXEC_* */

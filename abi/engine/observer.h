@@ -24,7 +24,7 @@ extern "C" {
 #undef ENG_DRAFT_OBSERVER_
 #define ENG_DRAFT_OBSERVER_ "'" ENG_OBSERVER_KIND "' = '" ENG_OBSERVER_DRAFT "'\n"
 
-/* What a site is. Gradients, updates and parameters are those of a part of a block's parameters, laid out flat as
+/* Kinds of sites. Gradients, updates and parameters are those of a part of a block's parameters, laid out flat as
  * eng_site.ranges says, with zeros between them; of a gradient or parameter that is distributed over ranks, this rank's
  * part. A block may have several such sites. Frozen parameters have none. */
 #define ENG_SITE_ACTIVATION 1 /* an output of a block, except the last one, in the forward of each micro-batch */
@@ -59,7 +59,7 @@ typedef struct eng_site {
   uint32_t reserved;
 } eng_site;
 
-/* How results of one name are combined. A value that several ranks hold is observed on the first of them only. */
+/* Ways to combine results of one name. A value that several ranks hold is observed on the first of them only. */
 #define ENG_COMBINE_SUM 1  /* their sum, in f64 */
 #define ENG_COMBINE_MAX 2  /* the largest; NaN if one is */
 #define ENG_COMBINE_LAST 3 /* that of the last micro-batch and site, on the first rank */

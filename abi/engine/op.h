@@ -44,7 +44,7 @@ typedef struct eng_gradient_api {
   eng_id (*out)(eng_gradient *, uint32_t k);
   /* Gradient of output `k`, which no op may overwrite; 0 if nothing depends on that output. */
   eng_id (*d_out)(eng_gradient *, uint32_t k);
-  /* The same gradient if an op of the rule may overwrite it, otherwise 0. */
+  /* The gradient of output k if an op of the rule may overwrite it, otherwise 0. */
   eng_id (*own_d_out)(eng_gradient *, uint32_t k);
   /* 1 if the gradient of input `k` is wanted. */
   int32_t (*wants)(eng_gradient *, uint32_t k);

@@ -49,15 +49,15 @@ typedef struct eng_parameter {
   uint32_t reserved;
 } eng_parameter;
 
-/* How many values of a state a parameter has. */
+/* The number of values of a state per parameter. */
 #define ENG_STATE_ELEMENTS 1 /* one per element */
 #define ENG_STATE_BLOCKS 2   /* one per `block` elements: n = ceil(count / block); the last block may be shorter */
 #define ENG_STATE_SHAPED 3   /* a tensor of `dims`, for instance one value per row */
 #define ENG_STATE_NONE 4     /* none: this parameter has no such state */
 
-/* What one parameter has of one state. The host sets struct_size and kind = ENG_STATE_ELEMENTS; everything else is 0.
- * If elements are distributed over ranks, states of elements and blocks are divided with them. A shaped state is whole
- * on every rank.  since 1.0 */
+/* The shape of one state of one parameter. The host sets struct_size and kind = ENG_STATE_ELEMENTS; everything else is
+ * 0. If elements are distributed over ranks, states of elements and blocks are divided with them. A shaped state is
+ * whole on every rank.  since 1.0 */
 typedef struct eng_state_shape {
   uint32_t struct_size;
   uint32_t kind;  /* ENG_STATE_* */
@@ -82,8 +82,9 @@ typedef struct eng_state_rule {
   eng_status (*shape)(void *self, const eng_parameter *, eng_state_shape *io, eng_error *);
 } eng_state_rule;
 
-/* What a run contains of one parameter: its elements first .. first + count - 1, at element `offset` of the run. The
- * struct never grows; future additions will be in eng_parameter. first and offset are multiples of 4,096.  since 1.0 */
+/* The part of a run that belongs to one parameter: its elements first .. first + count - 1, at element `offset` of the
+ * run. The struct never grows; future additions will be in eng_parameter. first and offset are multiples of 4,096.
+ * since 1.0 */
 typedef struct eng_range {
   const eng_parameter *parameter;
   uint64_t first;

@@ -68,7 +68,7 @@ extern "C" {
 #define ENG_LOG_WARNING 3
 #define ENG_LOG_ERROR 4
 
-/* What the engine offers a plugin.
+/* Functions that the engine offers a plugin.
  *   Owner: host.  Valid: from start until stop has returned.  since 1.0 */
 typedef struct eng_host {
   uint32_t struct_size;

@@ -26,7 +26,7 @@ extern "C" {
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
-/* What a state is for. */
+/* Roles of a state. */
 #define ENG_ROLE_WEIGHT 1 /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */
 #define ENG_ROLE_MASTER 2 /* what the optimizer updates */
 /* optimizer state. The policy's dtype counts where the optimizer keeps f32, one value per element; all others have the
@@ -63,7 +63,7 @@ typedef struct eng_policy_state {
   eng_desc shape;
 } eng_policy_state;
 
-/* What `update` and `begin` of a policy are given. `scalars` is f32[32], laid out in engine/ops.h.
+/* Arguments of `update` and `begin` of a policy. `scalars` is f32[32], laid out in engine/ops.h.
  *   Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_policy_update {
   uint32_t struct_size;

@@ -29,7 +29,7 @@ typedef eng_status (*eng_range_fn)(void *data, uint64_t begin, uint64_t end, eng
 typedef struct eng_threads {
   uint32_t struct_size;
   uint32_t reserved;
-  /* How many threads `run` uses at most if it may choose: the processors that the process may use, at least 1.
+  /* The most threads that `run` uses if it may choose: the processors that the process may use, at least 1.
    *   Call: [any & !step]  since 1.0 */
   uint32_t (*count)(const struct eng_threads *);
   /* Calls `work` for ranges that together are 0 .. n - 1, and returns when all calls have returned.

@@ -29,12 +29,12 @@ extern "C" {
 /* eng_tier_info.flags */
 #define ENG_TIER_HOST_MEMORY 1u /* the host, and kernels on the host, read and write the arena at its address */
 
-/* What a tier is. The host zeroes it and sets struct_size. A number that is unknown is 0.  since 1.0 */
+/* Properties of a tier. The host zeroes it and sets struct_size. A number that is unknown is 0.  since 1.0 */
 typedef struct eng_tier_info {
   uint32_t struct_size;
   uint32_t flags;       /* ENG_TIER_* */
   uint64_t total_bytes; /* what there is for the ranks of this machine together */
-  /* Of storage, for the ranks of this machine together, in bytes/s. The plan's estimate of a step uses them. */
+  /* Rates of storage, for all ranks of this machine together, in bytes/s. The plan's estimate of a step uses them. */
   double read_bandwidth;
   double write_bandwidth;
 } eng_tier_info;
