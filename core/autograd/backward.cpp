@@ -10,7 +10,7 @@
 namespace eng {
 namespace {
 
-// Where the backward reads the output of a cheap op, runs the op again just before the first reader.
+// If the backward reads the output of a cheap op, runs the op again just before the first reader.
 void shrink_saved(Template& block) {
   Graph& graph = block.graph;
   auto kept = [&](Id id) {  // read by the backward, or always available
@@ -45,7 +45,7 @@ void shrink_saved(Template& block) {
 
 const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;
 
-// What is summed to the loss, and the gradients of it, unless the op that makes it has a fused one.
+// Gives the terms of the loss their weights, and seeds their gradients unless the op that makes a term has a fused one.
 void seed_loss(Gradient::State& state) {
   Template& block = state.block;
   if (block.terms.empty()) state.weights[block.outputs.at(0)] = 1;
@@ -64,7 +64,7 @@ void seed_loss(Gradient::State& state) {
                                    {{{"weight", 0, weight}, {"dtype", block.graph.value(value).desc.dtype, 0}}})[0];
 }
 
-// What the backward makes instead of the forward exists only there.
+// Outputs that the backward makes instead of the forward exist only there: no other node may read them.
 void check_skipped(const Template& block) {
   for (size_t n = 0; n < block.forward; ++n)
     for (Id o : block.skip[n] ? block.graph.nodes[n].out : std::vector<Id>{})

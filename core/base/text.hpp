@@ -11,7 +11,7 @@ namespace eng {
 std::string line_of(const std::string& text, std::size_t number);
 // The characters of a line, each as printable UTF-8: '?' for control characters and broken UTF-8, a space for a tab.
 std::vector<std::string> characters(const std::string& text);
-// The same as one text, cut after `most` characters.
+// A text as one printable line, cut after `most` characters.
 std::string printable(const std::string& text, std::size_t most = 200);
 // The lines of a text, each made printable and not cut.
 std::string printable_lines(const std::string& text);

@@ -15,7 +15,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b);
 // All candidates at the smallest distance, in their order; the distance is at most 2, or 1 for names up to 4 letters.
 std::vector<std::string> nearest(const std::string& name, const std::vector<std::string>& candidates);
 
-// Whether a pattern matches a whole name: `*` stands for any text (also empty or with dots), `?` for one character.
+// Matches a whole name against a pattern: `*` stands for any text (also empty or with dots), `?` for one character.
 bool matches(const std::string& pattern, const std::string& name);
 // The `most` names that need the fewest edits to match the pattern, best first.
 std::vector<std::string> nearly_matched(const std::string& pattern, const std::vector<std::string>& names,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin's description says about its options and, for a model, about pretrained weights.
+// The options, and for a model the pretrained weights, that a plugin's description declares.
 #pragma once
 
 #include <utility>

@@ -56,7 +56,7 @@ struct Setting {
   bool given = false;  // set by the user or a preset
 };
 
-// What is wrong with a value: an error code, and text such as "must be at least 1, not 0". Empty if it fits.
+// An invalid value's error code, and text such as "must be at least 1, not 0". Empty if it fits.
 struct Misfit {
   const char* code = nullptr;
   std::string text;
@@ -65,7 +65,7 @@ struct Misfit {
 // is wanted, "64MiB" to bytes.
 Misfit fit(const Option& option, Value& value);
 const Option* find_option(const Schema& schema, const std::string& key);  // nullptr if there is none
-// What a key accepts: "integer, at least 1", "string: "linear", "log"".
+// The values that a key accepts: "integer, at least 1", "string: "linear", "log"".
 std::string describe(const Option& option);
 const char* kind_of(const Value& value);  // "boolean", "list of strings"
 // A value as TOML text; "" for no value.

@@ -15,7 +15,7 @@ class Arenas {
   Arenas(const Arenas&) = delete;
   Arenas& operator=(const Arenas&) = delete;
   void* operator[](uint32_t arena) const { return all_[arena].base; }
-  // Whose memory it is; null: the device's plugin allocated it.
+  // The tier that allocated the arena; null: the device's plugin did.
   Tier* tier(uint32_t arena) const { return all_[arena].tier; }
   int32_t memory(uint32_t arena) const { return all_[arena].memory; }  // ENG_MEMORY_*
 

@@ -32,7 +32,7 @@ class Bound {
   Bound& operator=(const Bound&) = delete;
 
   uint8_t* address(const View& view) const;
-  // Whether the host can read and write the bytes of this view in place.
+  // True if the host can read and write the bytes of this view in place.
   bool on_host(const View& view) const {
     return !plan_.in_storage(view) && (host_memory_ || arenas->memory(plan_.buffer(view.buffer).arena));
   }
@@ -54,7 +54,7 @@ class Bound {
     const eng_kernel* kernel = nullptr;
     void* state = nullptr;
   };
-  // What computes a call.
+  // The device that computes a call.
   Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
   void release();
   void prepare(const Call& call, Prepared& out, const Kernels& kernels);

@@ -7,7 +7,7 @@
 namespace eng {
 namespace {
 
-// What in a device's description is invalid; "" if nothing is.
+// The first fault in a device's description; "" if there is none.
 std::string wrong(const eng_device_info& info, const eng_device& table) {
   if (!std::memchr(info.name, 0, sizeof(info.name))) return "a name without its final NUL";
   const auto number = [](double x) { return x >= 0 && x <= 1e300; };

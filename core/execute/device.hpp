@@ -16,7 +16,7 @@ class Kernels {
   Kernels(Registry& registry, const std::string& device, const Section& options);
   const eng_device_info& info() const { return info_; }
   const std::string& device() const { return device_; }
-  // Whether the device's memory is host memory.
+  // True if the device's memory is host memory.
   bool host_memory() const { return info_.flags & ENG_DEVICE_HOST_MEMORY; }
   // The first kernel that supports the call: of the device's own plugin, then of plugins that the run has loaded. If
   // none of these has the op at all, loads other plugins until one has. Throws Error(Exit::environment) with the

@@ -67,7 +67,7 @@ class Runner {
   Bound& bound_;
   const bool ranks_;  // there are other ranks
   ActionRecorder* recorder_ = nullptr;
-  // Where a wait for another queue is added: to that for communication, or to that for tiers.
+  // The counter to which a wait for another queue is added: that of communication, or that of tiers.
   std::chrono::nanoseconds& waited_for(Queue q) { return waited_[q != Queue::comm && plan_.has_tiers()]; }
 
  private:

@@ -223,7 +223,7 @@ class Streams final : public Runner {
     join(e);
   }
 
-  // The same, with the times of every step. Waits for the end because the events are reused.
+  // Runs a step and measures the time of every action. Waits for the end because the events are reused.
   void run_timed(const Enqueued& e) {
     void* zero = timed_.back();
     check("event_record", table_.event_record, zero, queue(Queue::compute));

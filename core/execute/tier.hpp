@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// What a tier says of itself. Throws Error(Exit::environment) if that cannot be.
+// A tier's own description. Throws Error(Exit::environment) if that cannot be.
 eng_tier_info describe_tier(Registry& registry, const std::string& name, const Section& options);
 // The host memory that a process needs beside an arena of `bytes`.
 uint64_t tier_host_bytes(Registry& registry, const std::string& name, const Section& options, uint64_t bytes);
@@ -21,8 +21,8 @@ class Tier {
   // Throws Error(Exit::host_memory, or Exit::disk for storage) if the tier refuses.
   void* alloc(uint64_t bytes);
   void free(void* arena, uint64_t bytes) { table_.free(self_, arena, bytes); }
-  // Of storage: between memory of the host and an arena, from byte `offset` on. Throw Error(Exit::disk) that names
-  // `what` is read or written.
+  // Storage only: transfers between host memory and an arena, from byte `offset` on. Both throw Error(Exit::disk) that
+  // says that `what` is read or written.
   void read(void* arena, uint64_t offset, void* to, uint64_t bytes, const std::string& what);
   void write(void* arena, uint64_t offset, const void* from, uint64_t bytes, const std::string& what);
   const eng_tier& table() const { return table_; }
@@ -49,7 +49,7 @@ extern const eng_kernel storage_kernel;  // a record is a StorageCopy, which it 
 // The host beside a device.
 struct Host {
   std::vector<std::unique_ptr<Tier>> tiers;  // in the order of the plan's arenas
-  // What computes in the tiers' memory; null: the device, whose memory is the host's.
+  // The device that computes in the tiers' memory; null: the run's device, whose memory is the host's.
   std::unique_ptr<Device> device;
   const Kernels* kernels = nullptr;
 };

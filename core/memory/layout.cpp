@@ -26,7 +26,7 @@ void make_up(size_t n, const Span& span, F visit) {
   }
 }
 
-// What is taken, by time. Of two spans of time that overlap, one contains the last time of the other.
+// The bytes that are taken, by time. Of two spans of time that overlap, one contains the last time of the other.
 class Taken {
  public:
   explicit Taken(size_t times) : n_(times), all_(2 * times), last_(2 * times) {}
@@ -36,7 +36,7 @@ class Taken {
   }
   void add(const Span& time, const Span& bytes) {
     make_up(n_, time, [&](size_t k) { insert(all_[k], bytes); });
-    // Where a node has the bytes, those above it have them.
+    // If a node has the bytes, its ancestors have them.
     for (size_t k = time.second - 1 + n_; k && insert(last_[k], bytes);) k /= 2;
     for (size_t k = time.first + n_; k && insert(last_[k], bytes);) k /= 2;
   }

@@ -19,7 +19,7 @@ class Away {
   void leave(const std::vector<View>& values);
   // These are read soon. The device's memory for them is that which is free after the last action of the computation.
   void come(const std::vector<View>& values);
-  // Where a value is on the device: where it was, or where it came back.
+  // The view of a value on the device: its own place, or the one to which it was copied back.
   View here(const View& value) const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace eng {
 
-// What the planner gives BlockEmitter for one micro-batch: all of it is set before the micro-batch is emitted. Members
-// that the model or the program does not need stay absent or null.
+// The inputs of BlockEmitter for one micro-batch: all of them are set before the micro-batch is emitted. Members that
+// the model or the program does not need stay absent or null.
 struct MicroBatch {
   // Inputs.
   std::vector<View> fields;  // of the batch, (B, T); absent where the program has none
@@ -71,7 +71,7 @@ class BlockEmitter {
   // Emits nodes [from, to) of a block and sets the views of their outputs in `env`.
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
   void add_apart(uint32_t b, size_t k, const Env& env, Pass& pass) const;
-  // What the backward of block b reads of its forward: of its own values, and the input of the run that it ends.
+  // The values of its forward that the backward of block b reads: its own, and the input of the run that it ends.
   std::vector<View> kept(size_t b, const std::vector<Env>& envs, const std::vector<std::vector<View>>& inputs) const;
   size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;

@@ -32,7 +32,7 @@ class Emitter {
   void after_users(const View& view);
   // The next action waits for the last action of the computation so far.
   void after_computation();
-  // Whether a view is of a transient buffer on the device.
+  // True for a view of a transient buffer on the device.
   bool passes(const View& view) const {
     return view.buffer && !plan_.buffer(view.buffer).persistent && !plan_.buffer(view.buffer).arena;
   }
@@ -43,7 +43,7 @@ class Emitter {
   // Memory at a place for a value on its way. There are two at a time, or three where some come from storage: what
   // fills one waits for all uses of the one that many before it, so that layout can give it that memory.
   View passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place);
-  // How many values are on their way at a time.
+  // The number of values in transit at a time.
   size_t slots() const;
   // The value itself, or a copy of it in memory.
   View in_memory(const View& view, const std::string& name, Line line);
@@ -78,7 +78,7 @@ View slice(const View& view, uint64_t first, uint64_t n);
 // another type or more elements.
 View reshape(View view, const eng_desc& desc);
 
-// How much of a view the actions of a segment write, from action `first` on.
+// The extent of a view that the actions of a segment write, from action `first` on.
 enum class Written : uint8_t { nothing, some, all };
 Written written(const Segment& segment, size_t first, const View& view);
 

@@ -10,8 +10,8 @@
 
 namespace eng {
 
-// Of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece. What begins at element
-// `cut`, where a piece begins, may live elsewhere.
+// The home of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece. Elements from
+// `cut` on, where a piece begins, may live elsewhere.
 struct Home {
   View view;
   Id part = 0;                // 0: the whole
@@ -20,7 +20,7 @@ struct Home {
   uint32_t place = 0;         // index into Plan::arenas
   uint64_t cut = UINT64_MAX;  // elements of the unit
   std::shared_ptr<const Home> back = {};  // of what begins there, as of a unit of its own
-  // Of what begins at an element of the unit.
+  // The place of the piece that begins at element `first` of the unit.
   Where where(uint64_t first = 0) const {
     return first < cut ? Where{place, part, view.desc.dtype} : back->where(first - cut);
   }
@@ -40,7 +40,7 @@ class Homes {
   std::vector<Range> pieces(size_t u, bool whole = false) const;
   // Elements of the state's home.
   uint64_t count(size_t u, Id part) const { return unit(u).count / plan_.ranks.part(part).count; }
-  // What is kept of a piece, as elements of the unit, and where.
+  // The range of a piece that this rank keeps, as elements of the unit.
   Range kept(const Home& home, Range piece) const;
   View view(const Home& home, Range piece) const;
   // The part of a piece that lies whole at `piece`, in its place there.
@@ -49,10 +49,10 @@ class Homes {
   // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
   View parameter(const View& unit, uint32_t p) const;
   std::vector<HeldRange> ranges(const Home& home, uint32_t p) const;
-  // Where parameter p lies in its unit, with and without the padding that follows it.
+  // The range of parameter p in its unit, with and without the padding that follows it.
   Range padded(uint32_t p) const;
   Range elements(uint32_t p) const;
-  // What is no parameter's.
+  // The ranges of a unit that belong to no parameter.
   std::vector<Range> padding(size_t u) const;
 
  private:

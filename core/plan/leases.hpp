@@ -17,7 +17,7 @@ struct Lease {
   auto operator<=>(const Lease&) const = default;
 };
 
-// How far the actions of one role may run ahead, though the place has bytes left.
+// Limits on how far the actions of one role run ahead, even if the place has bytes left.
 struct Pace {
   uint64_t bytes = UINT64_MAX;  // of this role
   size_t turns = SIZE_MAX;      // an acquisition waits for the users of everything released this many turns ago
@@ -49,7 +49,7 @@ class Leases {
  private:
   struct Used {
     uint64_t held = 0, released = 0;  // bytes
-    // How many released bytes `n` more need to be taken over.
+    // The released bytes that must be taken over to hold `n` more.
     uint64_t missing(uint64_t n, uint64_t limit) const {
       return limit == UINT64_MAX || held + released + n <= limit ? 0 : held + released + n - limit;
     }

@@ -181,7 +181,8 @@ void Observing::block(uint32_t b, const std::vector<View>& outputs, const View& 
     }
 }
 
-// Of several groups of ranks that hold all of a state, one counts; what everybody holds is the first rank's.
+// If several groups of ranks each hold all of a state, one group counts; for a state that all ranks hold, the first
+// rank.
 bool Observing::counts(Id part) const {
   if (!part) return plan_.ranks.data_rank() == 0;
   const auto& holders = plan_.ranks.group(plan_.ranks.part(part).group);

@@ -15,7 +15,7 @@ class Observing {
 
   // The outputs of a block, in a micro-batch; `row` is that of its results.
   void block(uint32_t b, const std::vector<View>& outputs, const View& row);
-  // What there is between the micro-batches and the update.
+  // Emits the observations of gradients, between the micro-batches and the update.
   void gradients();
   // Before and after the update of a part of unit u that this rank has, at `place`, or instead of both where it has
   // none. `part`: that of the master. What the first returns the second is given.
@@ -33,7 +33,7 @@ class Observing {
   const std::vector<Observer>& observers() const { return r_.observers; }
   eng_site site(uint32_t what, uint32_t block, uint32_t output = 0) const;
   std::vector<Result> results(size_t observer, const eng_site& site) const;
-  // Where a result goes: the number of its value in a row, or of those of a step.
+  // Records a result's place: the number of its value in a row, or among those of a step.
   void take(size_t observer, const Result& result, bool in_row, uint32_t number);
   // The places of the results of a step that an observer gives at a site.
   std::vector<View> places(size_t observer, const std::vector<Result>& results);

@@ -11,7 +11,7 @@ namespace eng {
 enum class Queue : uint8_t { compute, comm, h2d, d2h, read, write, host };
 constexpr size_t queue_count = 7;
 
-// What a buffer is for: its line of the memory report.
+// The purpose of a buffer: its line of the memory report.
 enum class Line : uint8_t {
   weights,
   gradients,
@@ -69,7 +69,7 @@ struct Action {
   uint32_t block = 0;           // index into Plan::labels
 };
 
-// What an action is for: a phase of the step, and the block or unit it works on.
+// The purpose of an action: a phase of the step, and the block or unit it works on.
 enum class Phase : uint8_t {
   step,  // nothing more specific
   init,
@@ -146,8 +146,8 @@ struct Unit {
   uint32_t flags = 0;            // ENG_PARAM_*
   std::vector<uint32_t> params;  // indices into Model::params
 };
-// What observers give under one name, to be combined by the host: values of a row (per micro-batch), and of those that
-// a step gives once.
+// The results that observers give under one name, combined by the host: values of a row (per micro-batch), and those
+// that a step gives once.
 struct Observed {
   std::string name;                 // "stats.gradient_norm.layers.0"
   uint32_t observer = 0;            // index into PlanRequest::observers
@@ -205,7 +205,7 @@ struct Plan {
   // Nothing computes in an arena that stores.
   bool stores(uint32_t arena) const { return arenas[arena].kind == "storage"; }
   bool in_storage(const View& view) const { return view.buffer && stores(buffer(view.buffer).arena); }
-  // Whether it lies in memory of a tier.
+  // True if the view lies in memory of a tier.
   bool in_tier(const View& view) const {
     return view.buffer && buffer(view.buffer).arena >= first_tier && !in_storage(view);
   }
@@ -219,9 +219,9 @@ struct Plan {
       if (!stores(a)) return a;
     return 0;
   }
-  // Where a value of that place can be computed with: there, or where it comes to first.
+  // The memory in which a value of that place is computed with: the place itself, or the staging memory for storage.
   uint32_t memory_of(uint32_t place) const { return stores(place) ? door : place; }
-  // Whether one copy takes bytes from one place to the other.
+  // True if one copy takes bytes from one place to the other.
   bool adjacent(uint32_t a, uint32_t b) const {
     if (stores(a) && stores(b)) return false;
     const uint32_t memory = stores(a) ? b : a;

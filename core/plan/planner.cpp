@@ -147,7 +147,7 @@ class Planner {
     for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
   }
 
-  // What goes to storage goes in pieces.
+  // Ranges in storage are saved and loaded piece by piece.
   std::vector<HeldRange> through_memory(const HeldRange& held) const {
     if (!plan_.in_storage(held.view)) return {held};
     std::vector<HeldRange> out;
@@ -272,7 +272,7 @@ class Planner {
     copy_batch(r_.accumulate);
     emit_.action(op(ENG_OP_BEGIN), {s_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
     if (!r_.job) s_.begin();
-    // What the last update left in parts, in the order of its use.
+    // Publishes, in the order of use, the weights that the last update left in parts.
     for (size_t u = 0; u < homes().units(); ++u)
       if (s_.publishes_late(u)) {
         s_.publish(u);

@@ -33,7 +33,7 @@ struct Sharding : Policy {
   Id part(int32_t role, const eng_unit& unit) const;  // asks `place`, checks that only the part changed
 };
 
-// What an optimizer is told about the run.
+// Facts about the run that an optimizer is given.
 struct Horizon {
   int64_t steps = 1;
   double peak_rate = 0;
@@ -84,7 +84,7 @@ Sharding make_sharding(const std::string& name, const eng_axis& table, const Sec
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options,
                          const Horizon& training = {});
 
-// What a plan knows about its device.
+// Properties of the device that a plan depends on.
 struct DeviceTraits {
   bool apart = false;             // its memory is not the host's: the batch is copied to it, and results back
   bool queues = false;            // it copies beside the computation
@@ -92,7 +92,7 @@ struct DeviceTraits {
   uint32_t beside = 1;            // threads or processors of a kernel beside the computation
 };
 
-// Which states live in memory of tiers, and where they are updated.
+// The states that live in memory of tiers, and where they are updated.
 struct Offload {
   struct Tier {
     std::string name;

@@ -29,7 +29,7 @@ std::shared_ptr<void> create_axis(const eng_axis& table, const Section& section,
   return self;
 }
 
-// What `place` says of a state. `own`: the one field that the policy may change.
+// The answer of `place` about a state. `own`: the one field that the policy may change.
 template <class Field>
 eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field eng_view::*own) {
   eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
@@ -72,7 +72,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
     Section own = all;
     for (const auto& [key, value] : given.values) own = own.with(key, value);
     const auto scale = given.values.find("learning_rate_scale");
-    // What `create` refuses of the section it refuses of a group.
+    // A group's options must satisfy `create`, as the section's do.
     create(table, own, fmt::format("[optimizer] {}, group {}", name, out.groups.size()));
     const auto group = std::make_shared<Optimizer::Group>(own);
     group->match = std::get<std::vector<std::string>>(given.values.at("match"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes over the blocks need leased, and who leases their weights ahead of them.
+// The leases that the passes over the blocks need, and their acquisition ahead of the passes.
 #pragma once
 
 #include <set>
@@ -19,7 +19,7 @@ class Demand {
   // The first pass from `from` on that reads the weights of unit u from a lease; passes() if there is none.
   size_t next_use(size_t u, size_t from) const;
   bool leases_weights() const;
-  // Of a weight or a gradient of unit u, as the model computes with it.
+  // The bytes of a weight or a gradient of unit u in the type that the model computes with.
   uint64_t bytes(size_t u) const { return bytes_[u]; }
   // The bytes of the weights of passes [from, to] together.
   uint64_t weight_bytes(size_t from, size_t to) const;

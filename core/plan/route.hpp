@@ -28,7 +28,7 @@ struct Move {
 // The value becomes narrower where it is. If the parts differ, it goes to the device and moves between the ranks. Then
 // it goes to its place, and becomes wider last. Nothing becomes narrower or wider in storage.
 std::vector<Move> route(const Plan& plan, const Where& from, const Where& to);
-// The same for a sum over ranks. Its summands move in the type `dtype`; the sum is made in that type or in the one it
+// The moves of a sum over ranks. Its summands move in the type `dtype`; the sum is made in that type or in the one it
 // goes to, whichever is wider. It moves between ranks even if the parts are equal. With one rank there is nothing to
 // sum, so it does not.
 std::vector<Move> route_of_sum(const Plan& plan, const Where& from, const Where& to, int32_t dtype,

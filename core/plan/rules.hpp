@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the optimizer requires for each parameter, asked before memory is laid out.
+// The optimizer's requirements for each parameter, asked before memory is laid out.
 #pragma once
 
 #include "core/plan/planner.hpp"
@@ -11,7 +11,7 @@ struct StateOf {
   uint32_t kind = ENG_STATE_NONE;
   uint32_t per = 1;  // elements of the parameter per element of the state
   eng_desc desc{};   // of the state as a tensor
-  // Whether it is divided among ranks with its parameter.
+  // True if the state is divided among ranks with its parameter.
   bool cut() const { return kind == ENG_STATE_ELEMENTS || kind == ENG_STATE_BLOCKS; }
 };
 

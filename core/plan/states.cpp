@@ -44,7 +44,7 @@ eng_unit States::unit_view(size_t u) const {
   return {sizeof(eng_unit), static_cast<eng_id>(u + 1), unit.block, unit.flags, unit.count};
 }
 
-// Where a state lives, as far as sharding says.
+// The part of a state that a rank keeps, according to the sharding policy.
 Id States::part(int32_t role, size_t u) const {
   const Id part = r_.sharding ? r_.sharding->part(role, unit_view(u)) : 0;
   if (part > plan_.ranks.parts.size())
@@ -149,7 +149,7 @@ eng_desc States::state_of(size_t state, uint32_t p) const {
   return desc;
 }
 
-// Of elements and blocks one flat value for the unit, of other states one for each parameter.
+// A state of elements or blocks is one flat value per unit; other states are one value per parameter.
 Home States::make_state(size_t state, size_t u) {
   const std::string& name = rules_.states()[state].name;
   const StateOf& has = rule(u).states[state];

@@ -55,7 +55,7 @@ class States {
   std::vector<View> weights;                        // per parameter, as compute reads it; absent while none is leased
   std::map<uint32_t, std::vector<View>> constants;  // per template
 
-  // What policies do at the beginning of a step, and after the norm: they bring their own states up to date.
+  // Let policies update their own states at the beginning of a step, and after the norm.
   void begin();
   void refresh();
   // Makes the new weight from its master where the two have different homes, but for pieces that end at element `first`
@@ -97,7 +97,7 @@ class States {
   }
   // A collective over all ranks. Returns `to`, or a new value if `to` is absent.
   View collective(const char* id, const View& from, const View& to);
-  // What `emit` emits runs beside the computation.
+  // Puts the actions that `emit` emits on the communication queue, beside the computation.
   template <class F>
   void between_ranks(F emit) {
     const Queue before = emit_.on(r_.overlap && !alone() ? Queue::comm : Queue::compute);

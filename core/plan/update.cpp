@@ -85,7 +85,7 @@ uint32_t Update::place_of(size_t u, uint64_t first) const {
   return plan_.stores(home) ? plan_.first_memory() : home;
 }
 
-// What every update reads.
+// Brings the inputs of every update to the memory of the update at hand.
 void Update::read_here() {
   if (reads_.count(at_)) return;
   Reads mine = reads_[0];
@@ -123,7 +123,7 @@ View Update::here(const View& view, bool give_back) {
   return copy;
 }
 
-// Where the update at hand may write a new weight: in place, or in memory from which it goes there.
+// The memory to which the update at hand writes a new weight: the weight itself, or a copy that is moved there later.
 View Update::weight_here(const View& weight) {
   if (is_here(weight)) return weight;
   const View copy = room("new ", weight);
@@ -131,7 +131,7 @@ View Update::weight_here(const View& weight) {
   return copy;
 }
 
-// Nobody uses this memory.
+// Removes a copy whose memory is not used.
 void Update::drop(const View& unwritten) {
   const auto is = [&](const View& v) { return v.buffer == unwritten.buffer; };
   std::erase_if(brought_, is);

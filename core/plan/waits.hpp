@@ -11,8 +11,8 @@ namespace eng {
 // Per queue: the number of actions that are certainly complete.
 using Clock = std::array<uint32_t, queue_count>;
 
-// What is certainly complete before each action of a segment starts, by queue order and waits alone. All queues join
-// between segments.
+// The actions that are certainly complete before each action of a segment starts, by queue order and waits alone. All
+// queues join between segments.
 struct Order {
   std::vector<Clock> before;       // per action
   std::vector<uint32_t> position;  // per action: the number of actions of its queue before it
@@ -24,7 +24,7 @@ struct Order {
   void add(const Segment& segment, uint32_t action);
   // Updates `clock` with all that is complete when action `a` is.
   void completed(const Segment& segment, uint32_t a, Clock& clock) const;
-  // What is complete when the next action of a queue is reached, without its waits.
+  // Progress that is complete when the next action of a queue is reached, without its waits.
   const Clock& reached(Queue queue) const { return last[static_cast<size_t>(queue)]; }
 
  private:

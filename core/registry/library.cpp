@@ -108,7 +108,7 @@ void Library::start() {
     throw error(fmt::format("cannot be loaded: {}", failed.what()),
                 "a library it needs is missing or of another version (ldd shows which)");
   }
-  // Nobody else can have replaced it (see load), but this user may have, with an installation.
+  // No other user can have replaced it (see load), but this user may have, with an installation.
   if (const std::string why = file->doubt(); !why.empty()) throw error("changed while it was loaded: " + why);
   const eng_plugin* root = guarded("eng_plugin_query", [&] { return query(ENG_ABI_MINOR); });
   copy_struct(root, &plugin, sizeof(plugin), sizeof(plugin), where + ": its eng_plugin table");

@@ -57,7 +57,7 @@ class PluginFile {
  public:
   virtual ~PluginFile() = default;
   virtual const std::string& path() const = 0;  // absolute, without symbolic links
-  // Of the open file, in hexadecimal. Throws Error(Exit::environment) if it cannot be read.
+  // Hash of the open file, in hexadecimal. Throws Error(Exit::environment) if it cannot be read.
   virtual std::string sha256() const = 0;
   // "" if path() leads to the open file, unchanged since it was opened, and only root and this user can alter that;
   // otherwise why not, and what to change.
@@ -80,7 +80,7 @@ void set_plugin_log(PluginLog log);
 
 // Stops all started plugins, in reverse order; they cannot be used again. Also runs when the process exits.
 void stop_plugins();
-// Whether they were: from then on nothing that a plugin made may be used or given back.
+// True once plugins were stopped: from then on nothing that a plugin made may be used or given back.
 bool plugins_stopped();
 
 // Copies a table by the growth rules of engine/base.h; missing members become zero. Its first `required` bytes must
@@ -128,7 +128,7 @@ class Registry {
                   refused_file(name) + "engine plugins ls --why");
     return table_of<Table>(*all.front(), kind, name, required);
   }
-  // The same, from one provider.
+  // The table of one given provider.
   template <class Table>
   Table table_of(const Candidate& from, const std::string& kind, const std::string& name,
                  uint32_t required = required_bytes<Table>) {

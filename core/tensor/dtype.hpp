@@ -13,7 +13,7 @@
 
 namespace eng {
 
-// Of ENG_F32 .. ENG_U8. All but is_float and wide throw Error(Exit::bug) for other values.
+// Defined for ENG_F32 .. ENG_U8. All but is_float and wide throw Error(Exit::bug) for other values.
 uint64_t dtype_size(int32_t dtype);            // bytes of one element
 const char* dtype_safetensors(int32_t dtype);  // "F32", "BF16", "I64", ...
 DLDataType dtype_dlpack(int32_t dtype);        // one lane
@@ -22,14 +22,14 @@ bool is_float(int32_t dtype);                  // false for other values
 constexpr int32_t wide(int32_t dtype) {
   return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
 }
-// Whether n values of any type are all finite.
+// True if n values of any type are all finite.
 bool all_finite(const void* values, int32_t dtype, uint64_t n);
 
 // The inverses; nullopt for a type that the engine does not have.
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
 
-// Of a dense tensor. Throw Error(Exit::bug) for an invalid shape, or a result of more than 63 bits.
+// Sizes of a dense tensor. Throw Error(Exit::bug) for an invalid shape, or a result of more than 63 bits.
 uint64_t element_count(const eng_desc& desc);
 uint64_t byte_count(const eng_desc& desc);
 // "f32 (8, 256, 512)", "i32 ()".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's gradient rule sees: a node, the gradients of its outputs, and where to put those of its inputs.
+// The view that an op's gradient rule has: a node, the gradients of its outputs, and where to put those of its inputs.
 #pragma once
 
 #include <map>
@@ -32,13 +32,13 @@ class Gradient {
   const Attrs& attrs() const { return node_.attrs; }
   bool wants(uint32_t k) const { return wanted(in(k)); }
 
-  // Of any value, or 0: whether its gradient is wanted, and its gradient so far (0: none).
+  // For any value, or 0: whether its gradient is wanted, and its gradient so far (0: none).
   bool wanted(Id value) const { return value && state_.wants[value]; }
   Id so_far(Id value) const { return value ? state_.of[value] : 0; }
 
   // Gradient of output k; 0 if nothing depends on the output.
   Id d_out(uint32_t k) const { return k < node_.out.size() ? state_.of[node_.out[k]] : 0; }
-  // The same if the rule may overwrite it, otherwise 0.
+  // The gradient of output k if the rule may overwrite it, otherwise 0.
   Id own_d_out(uint32_t k) const { return d_out(k) && exclusive(out(k)) ? d_out(k) : 0; }
   // The gradient of input k so far, for accumulating in place; 0 if there is none or another value still needs it.
   // The rule passes the sum to `give`.

@@ -25,7 +25,7 @@ struct Field {
   bool ignores = false;
 };
 
-// What a model may read beside tokens and labels.
+// Fields that a model may read beside tokens and labels.
 struct Offered {
   std::string by = "the data";  // for errors
   std::vector<Field> fields;
@@ -43,7 +43,7 @@ struct Model {
   int64_t parameter_count() const;
 };
 
-// What the model says about itself, without tracing. Throws Error naming the plugin.
+// The model's own description, without tracing. Throws Error naming the plugin.
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
 // Traces the forward of a model with micro-batches of (B, T). `dtype`: of activations, and of weights as compute reads
 // them. `runs`: the plan will be executed, so the bytes of constants are kept. `offered`: the fields of the batch.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core knows about an op: shapes, FLOPs, aliasing, gradient. Kernels come from plugins.
+// The core's knowledge of an op: shapes, FLOPs, aliasing, gradient. Kernels come from plugins.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ void one_document(const Stepping& s, uint32_t k) {
 
 namespace {
 
-// Which nodes the outputs depend on: of a block that names terms of the loss, the others are not made.
+// The nodes on which the outputs depend: a block that names terms of the loss leaves the others out.
 std::vector<char> for_output(const Template& block) {
   std::vector<char> needed(block.forward, block.terms.empty());
   std::vector<char> read(block.graph.size() + 1, 0);

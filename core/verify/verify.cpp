@@ -31,7 +31,7 @@ class Ends {
       last[queue(a)] = a;
     }
   }
-  // Whether `b` has always ended when `a` starts; a != b.
+  // True if `b` has always ended when `a` starts; a != b.
   bool ordered(uint32_t b, uint32_t a) const { return known_[a][queue(b)] >= known_[b][queue(b)]; }
 
  private:
@@ -186,7 +186,7 @@ class Walk {
                                   plan_.buffer(v.buffer).name, plan_.buffer(v.buffer).arena));
   }
 
-  // Whether action `other` may still run when `a` starts.
+  // True if action `other` may still run when `a` starts.
   bool races(uint32_t other, uint32_t a) const { return other != nobody && other != a && !ends_->ordered(other, a); }
 
   void access(uint32_t a, const View& v, bool write) {
