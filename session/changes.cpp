@@ -40,7 +40,7 @@ std::string text_of(const Change& c) {
 // The changes that no note has told yet.
 using Untold = std::vector<Change>;
 
-// Those of keys with these prefixes, separated by commas; they are told.
+// The changes of keys with these prefixes, separated by commas; removes them from `untold`.
 std::string tell(Untold& untold, const std::vector<std::string>& prefixes) {
   std::string out;
   std::erase_if(untold, [&](const Change& c) {
@@ -116,7 +116,7 @@ std::string other_note(const Resumption&, const Config&, Untold& untold) {
   return all.empty() ? "" : "from now on, " + all;
 }
 
-// What the schemas say of a key.
+// The schemas' rule for a change of a key.
 OnChange rule_of(const std::string& section, const std::string& key, const Config& now, const SchemaSource& plugins) {
   static const std::map<std::string, OnChange> by_section = {
       {"model", OnChange::refuse},   {"data", OnChange::refuse},   {"train", OnChange::note},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a resumed run does differently from before.
+// Changes of the configuration that a resumed run makes.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace eng {
 
-// What a resumed run does with another value of a key: nothing, print a note, or refuse it unless the user allows it.
+// The response of a resumed run to another value of a key: nothing, a note, or a refusal unless the user allows it.
 enum class OnChange { free, note, refuse };
 
 // One key whose value differs from the resolved text of the run; "" for no value.

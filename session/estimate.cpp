@@ -22,7 +22,7 @@ double flops_of(const Call& call, const Machine& m) {
   return m.flops;
 }
 
-// What is simulated.
+// The work that is simulated.
 struct Counted {
   bool collectives = true, copies = true, host = true, storage = true;
   bool has(BoundBy what) const {

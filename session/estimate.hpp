@@ -28,7 +28,7 @@ struct Machine {
   double node_bandwidth = 0, node_latency = 0;  // within a node
 };
 
-// What is reached of a device's stated peaks.
+// The fractions of a device's stated peaks that are reached.
 struct Reached {
   double flops, memory, links;
   double launch;  // seconds between two kernels
@@ -66,7 +66,7 @@ struct StepTimes {
 };
 // Simulates the queues and waits of program "train".
 StepTimes step_times(const Plan& plan, const Machine& machine);
-// Whether the rates between the ranks of this plan are known; whether all are that the time of its step needs.
+// `linked`: the rates between the ranks of this plan are known. `timed`: all rates that the time of its step needs are.
 bool linked(const Plan& plan, const Machine& machine);
 bool timed(const Plan& plan, const Machine& machine);
 

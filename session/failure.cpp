@@ -23,7 +23,7 @@ Exit exit_of(const std::filesystem::filesystem_error& e) {
   return Exit::disk;
 }
 
-// What the system refused outside of files: a thread, a process, more of its memory, a full standard output.
+// Refusals of the system outside of files: a thread, a process, more of its memory, a full standard output.
 Failure of_system(const std::system_error& e) {
   const std::string what = for_terminal(e.what());
   const auto is = [&](std::errc code) { return e.code() == code; };

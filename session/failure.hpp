@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why something ended early, as text for users.
+// The reason why something ended early, as text for users.
 #pragma once
 
 #include <exception>

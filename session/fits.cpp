@@ -84,7 +84,7 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
                 "free space there, give more folders on other disks, or keep fewer states there");
   const std::string place = more.host ? "a host" : fmt::format("device {}", setup.target.device);
   const uint64_t there = more.host ? all.host : all.device;
-  // Of this machine's memory, what its control group allows.
+  // The control group limits this machine's memory.
   const Room room = host && !setup.target.card ? room_here() : Room();
   const std::string limit = !room.group.empty() && there == room.memory ? " (" + room.group + ")" : "";
   throw Error(refusal(setup),

@@ -14,13 +14,13 @@
 
 namespace eng {
 
-// What a run needs in addition to its arenas.
+// The memory that a run needs in addition to its arenas.
 Beside beside(const Setup& setup);
 // The rank that stands for all of these ranks, which need not exist. Divides the batch and the threads among them.
 World planned_world(Config& config, uint32_t ranks);
 // The memory that there is for it.
 Available available(const Setup& setup);
-// What a rank needs of the memory that its device reports.
+// The memory that a rank needs, of that which its device reports.
 uint64_t planned_peak(const Setup& setup);
 // The memory that the ranks on this machine need together; for a device with separate memory, that of one rank.
 uint64_t machine_peak(const Setup& setup);
@@ -33,9 +33,9 @@ Exit refusal(const Excess& more, bool host_memory);
 void check_device(const Config& config, Registry& registry, const Setup& setup);
 // Throws Error(host or device memory) if the plan does not fit, with the proposals of find_fit.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
-// The same for a setup from make_evaluation. The model is fixed, so the edits change only the batch.
+// Like check_fits, for a setup from make_evaluation. The model is fixed, so the edits change only the batch.
 void check_evaluation_fits(const Config& config, Registry& registry, const Setup& setup);
-// The same for a setup with a job of this name; without proposals.
+// Like check_fits, for a setup with a job of this name; without proposals.
 void check_job_fits(const Setup& setup, const std::string& name);
 // Adds what the opened data keeps in memory. Throws the same error if the plan does not fit with it.
 void count_data(Setup& setup, const Data& data);

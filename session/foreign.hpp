@@ -42,7 +42,7 @@ namespace eng {
 // any), or a section's name.
 std::optional<Foreign> foreign_name(const std::string& section, const std::string& name, const Value& value);
 
-// What a conversion does with a key.
+// The treatment of a key by a conversion.
 enum class Fate { ours, rule, alias, none, same, told, refused, job, off };
 struct Account {
   Fate fate;
@@ -61,8 +61,8 @@ std::vector<std::string> foreign_names();
 // is known.
 std::string foreign_value(const std::string& key, const std::string& word);
 
-// What to use instead of a flag of another trainer's command; "" for an unknown flag. `word` is the flag as typed, such
-// as "--num_gpus=2", and `next` the word after it.
+// The replacement for a flag of another trainer's command; "" for an unknown flag. `word` is the flag as typed, such as
+// "--num_gpus=2", and `next` the word after it.
 std::string foreign_flag(const std::string& word, const std::string& next);
 
 }  // namespace eng

@@ -21,7 +21,7 @@ class HeldFolder {
   const std::filesystem::path& inside() const { return inside_; }
   int descriptor() const { return fd_; }
   enum class Place { same, moved, removed };
-  // Where the directory is now: under its name, under another one, or nowhere.
+  // The directory's present place: under its name, under another one, or nowhere.
   Place place() const;
   // Its name now.
   std::filesystem::path found() const;

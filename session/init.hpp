@@ -13,7 +13,7 @@ struct ModelChoice {
   std::string plugin, preset;
   std::vector<std::string> others;  // other plugins with a preset of this name
 };
-// What people call a model: a preset ("7b"), a plugin ("llama": its smallest), or both ("llama tiny", "llama/tiny",
+// A model by its usual name: a preset ("7b"), a plugin ("llama": its smallest), or both ("llama tiny", "llama/tiny",
 // "opt-125m", "facebook/opt-125m"). Throws an Error(Exit::usage) that lists the presets.
 ModelChoice choose_model(const SchemaSource& plugins, const std::vector<std::string>& words);
 

@@ -54,9 +54,9 @@ class Json {
   static Json object(std::initializer_list<Entry> members = {});
   static Json ordered(std::initializer_list<Entry> members = {});
 
-  // Of two members with one key the last counts. At most 500 levels deep. Throws JsonError.
+  // If two members have the same key, the last one counts. At most 500 levels deep. Throws JsonError.
   static Json parse(std::string_view text);
-  // The same; null for text that is not JSON. `ordered`: objects keep the order of the text.
+  // Like `parse`, but null for text that is not JSON. `ordered`: objects keep the order of the text.
   static Json parse_or_null(std::string_view text, bool ordered = false);
   // `indent`: -1 for one line. Text that is not UTF-8 throws JsonError, or (replace) has its wrong bytes replaced.
   std::string dump(int indent = -1, bool replace = false) const;
@@ -93,7 +93,7 @@ class Json {
   Json& operator[](std::string_view key);      // adds a member; null becomes an object
   void erase(std::string_view key);
 
-  // Of objects regardless of their order, of numbers by their value.
+  // Compares objects regardless of their order, numbers by their value.
   bool operator==(const Json& other) const;
 
  private:
@@ -123,8 +123,8 @@ struct Json::Entry {
 // the key it stands at. Throws as `refuse`.
 Json parse_json(std::string_view text, const std::string& where, size_t deepest,
                 const std::function<void(const std::string& key, const Json& value)>& look = {});
-// The same, of texts and numbers alone; all numbers but that of `fraction` are whole and >= 0, so that 1.5 and -1 are
-// never silently made to fit.
+// Like parse_json, for texts and numbers alone; all numbers but that of `fraction` are whole and >= 0, so that 1.5 and
+// -1 are never silently made to fit.
 Json parse_strictly(std::string_view text, const std::string& where, const std::string& fraction = "");
 // For messages: how many bytes were read when the text was seen not to be JSON; npos if it is JSON.
 size_t json_ends_at(std::string_view text);

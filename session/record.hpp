@@ -18,7 +18,7 @@ struct RunRecord {
   std::vector<std::filesystem::path> plugin_folders;  // given by --plugin-path, absolute
   std::vector<std::string> plugins;                   // "ID=HASH" of each loaded plugin
 };
-// Whether a directory is that of an analysis (session/job/analysis.hpp).
+// True if a directory is that of an analysis (session/job/analysis.hpp).
 bool is_analysis(const std::filesystem::path& directory);
 RunRecord read_record(const std::filesystem::path& run);
 

@@ -26,7 +26,7 @@ struct Parts {
   bool again = false;  // the run existed before; whether it has a checkpoint is known later
 };
 
-// Whether [data] says what the source needs.
+// True if [data] says what the source needs.
 bool has_data(const Config& config) try {
   config.require("data");
   return true;
@@ -100,7 +100,7 @@ void fill(Trainer& trainer, const Parts& parts, const std::optional<std::filesys
   trainer.initialise(weights_of(weights, parts.opened.config, *parts.opened.registry, progress));
 }
 
-// What a resumed run does differently; read before its files are written again. Only on the rank that has the
+// The changes that a resumed run makes; read before its files are written again. Only on the rank that has the
 // directory.
 struct Resumed {
   Document before;
@@ -156,7 +156,7 @@ struct Run::State {
   void record();
 };
 
-// Where the run is, or will be.
+// Finds the directory where the run is, or will be.
 void Run::State::find() {
   if (request.files) {
     place = find_place(request, member, listener);
@@ -219,7 +219,7 @@ void Run::State::record() {
   loop.emplace(*trainer, parts.opened.config, *parts.data, events, options);
 }
 
-// What fails in a started run is recorded.
+// Records a failure of a started run.
 template <class Work>
 auto Run::guarded(const Work& work) {
   State& s = *state_;

@@ -14,7 +14,7 @@ namespace eng {
 
 struct RunRequest {
   OpenRequest open;  // a configuration, or a run to resume
-  // What open_config gave for it, if that was called before; it is moved from.
+  // The result of open_config for it, if that was called before; it is moved from.
   std::shared_ptr<Opened> opened = {};
   std::filesystem::path out{};  // the run directory itself: new, empty or a run; "": a new one below [run] out
   std::string resume = "auto";  // "auto", "never", "must", or the step of a checkpoint
@@ -25,13 +25,13 @@ struct RunRequest {
   bool files = true;         // false: no run directory, and no checkpoints; a run is read, and stays as it is
   Readable readable = {};    // what others read of it
   bool tell_all = false;     // the listener hears of steps on each rank, with files or without
-  // Whether a configuration without [data] will do: every step is then given its batch.
+  // True if a configuration without [data] will do: every step is then given its batch.
   bool without_data = false;
   // Builds the file that the data source needs, before Data is constructed; empty: the file must exist.
   std::function<void(const Config& config, Registry& registry, int64_t vocabulary)> build_data;
 };
 
-// How a rank starts: from which weights and at which step.
+// The start of a rank: from which weights and at which step.
 struct RunStart {
   const std::filesystem::path& directory;
   const Config& config;
@@ -81,7 +81,7 @@ class Run {
   void save();
   // Waits for what is being written, and records how the run ended.
   RunEnd end();
-  // Whoever makes the steps cannot go on: reported and recorded as if a step had failed.
+  // Called if the maker of the steps cannot go on: reported and recorded as if a step had failed.
   void fail(const std::string& why);
   Trainer& trainer();
   const Setup& setup() const;

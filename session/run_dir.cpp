@@ -29,7 +29,7 @@ std::string log_name(uint32_t rank) {
   return fmt::format("rank-{:05}.log", rank);
 }
 
-// Whether it has only files that a run which died at its start may leave.
+// True if it has only files that a run which died at its start may leave.
 bool is_blank(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
@@ -76,7 +76,7 @@ Json read_state(const fs::path& run) try {
   return {};
 }
 
-// How an attempt ended, as run.json records it.
+// The end of an attempt, as run.json records it.
 Json end_in(const Json& state, const char* status) {
   Json out = Json::ordered({{"status", status}});
   for (const char* key : {"exit_code", "step", "last_checkpoint", "updated"}) out[key] = state.get(key);

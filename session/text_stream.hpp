@@ -7,8 +7,8 @@
 
 namespace eng {
 
-// How many bytes of `text` can be shown: all except the start of a UTF-8 character whose rest may still arrive. Invalid
-// UTF-8 is shown unchanged.
+// The number of bytes of `text` that can be shown: all except the start of a UTF-8 character whose rest may still
+// arrive. Invalid UTF-8 is shown unchanged.
 inline size_t complete(std::string_view text) {
   for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);

@@ -9,7 +9,7 @@ namespace eng {
 enum class WeightsKind { none, hugging_face, checkpoint, run };
 WeightsKind weights_kind(const std::filesystem::path& directory);
 
-// What a directory says about its model, from config.json or from the configuration of the run. `plugin`: the model
+// The model that a directory describes, from config.json or from the configuration of the run. `plugin`: the model
 // plugin that the user named, or "" to find it. Throws an Error(Exit::usage) that lists everything that is not
 // supported.
 ModelSource read_model_source(const std::filesystem::path& directory, const std::string& plugin,
@@ -17,7 +17,7 @@ ModelSource read_model_source(const std::filesystem::path& directory, const std:
 
 // [model] from: the directory, "" if there is none.
 std::filesystem::path weights_source(const Config& config);
-// Where the weights of a directory are: the directory itself, or the newest good checkpoint of a run. Throws
+// The place of a directory's weights: the directory itself, or the newest good checkpoint of a run. Throws
 // Error(Exit::checkpoint).
 std::filesystem::path find_weights(const std::filesystem::path& directory, const Peers& peers = {});
 
@@ -33,7 +33,7 @@ void load_weights(const std::filesystem::path& directory, const Pretrained& pret
 // Reads the headers of the files that [model] from names, if any, and refuses tensors that do not fit before memory is
 // allocated. Throws Error(Exit::checkpoint).
 void check_weights(const Config& config, const Registry& registry, const Setup& setup);
-// The same for Readable::traced, before anything is planned.
+// The check of check_weights as Readable::traced, before anything is planned.
 std::function<void(const Model&)> weights_check(const Config& config, const Registry& registry);
 
 // That of the configured model plugin.

@@ -9,7 +9,8 @@
 
 namespace eng {
 
-// What a card's file says. 0: not said. Rates are in bytes per second in one direction, or FLOP/s without sparsity.
+// The contents of a card's file. 0: not said. Rates are in bytes per second in one direction, or FLOP/s without
+// sparsity.
 struct Card {
   std::string name;    // "a800-80g"; a path; a size, as given
   std::string plugin;  // the device plugin that drives it; "" for a size: the one of [device]
@@ -33,7 +34,7 @@ std::vector<std::string> card_names();
 // The whole name of the card that people call so: "4090" is rtx4090, "h100" is h100-80g. The text itself if there is
 // none, or more than one.
 std::string card_meant(const std::string& text);
-// Whether a text is a number of bytes so small that it is hardly meant: below 1 MiB, without a unit.
+// True if a text is a number of bytes so small that it is hardly meant: below 1 MiB, without a unit.
 bool lacks_unit(const std::string& text);
 // By name; by path, relative to `base_dir`, if the text has a slash or ends in ".toml"; or "24GiB": a device of the
 // configured plugin with that much memory. `whose` is the key or flag with this text, for messages. Throws

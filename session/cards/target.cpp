@@ -24,7 +24,7 @@ eng_device_info info_of(const Card& card) {
   return info;
 }
 
-// What the card says takes the place of what the plugin says of the device that is here.
+// The card's values replace those that the plugin reports of the device that is here.
 void describe(const Card& card, uint32_t ranks, Target& target) {
   eng_device_info& info = target.info;
   info.total_bytes = card.memory;

@@ -29,7 +29,7 @@ struct Target {
 std::optional<Card> described_card(const Config& config);
 // Throws Error(Exit::usage) if the device is only described: nothing can run on it.
 void refuse_described(const Config& config);
-// Whether the kernels of [device] plugin compute on this device: they then say how much scratch they need.
+// True if the kernels of [device] plugin compute on this device: they then say how much scratch they need.
 bool has_kernels(const Config& config, const std::optional<Card>& card);
 // The least compute capability with kernels in the plugin of the engine's cards, as that says itself: 80 for 8.0.
 constexpr uint32_t cuda_least_arch = 80;
@@ -41,7 +41,8 @@ void need_kernels(const Registry& registry, const std::string& kind, const std::
 // architecture that is older than the kernels of its device.
 Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,
                    uint32_t ranks);
-// What a plan knows of it; `communicator`: flags of the communicator's table, if it is installed.
+// The properties of the target that a plan depends on; `communicator`: flags of the communicator's table, if it is
+// installed.
 DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator);
 
 // Ranks that share a host: [comm] describe.ranks_per_node; if absent, 1, or 8 cards that are described.

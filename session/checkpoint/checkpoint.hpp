@@ -40,7 +40,7 @@ inline constexpr const char* temporary_prefix = ".tmp-";  // of incomplete check
 std::string checkpoint_name(int64_t step);
 std::optional<int64_t> checkpoint_step(const std::filesystem::path& path);
 
-// What is known of a checkpoint; `problem` is "" if no damage was found in what was read.
+// The known facts about a checkpoint; `problem` is "" if no damage was found in what was read.
 struct CheckpointRow {
   std::filesystem::path path;
   int64_t step = 0;

@@ -128,7 +128,7 @@ void check_slices(ManifestTensor& t, const std::set<std::string>& files, const s
   if (at != all) refuse(where, fmt::format("elements {} to {} are in no range", at, all - 1));
 }
 
-// Of names, types and shapes only.
+// Hash of names, types and shapes only.
 std::string tensors_hash(const Manifest& manifest) {
   std::string text;
   for (const TensorSpec& t : manifest.tensors) text += Json::array({t.name, t.role, t.dtype, t.shape}).dump();

@@ -82,7 +82,7 @@ struct Manifest {
 
 // JSON whose last line is the checksum of all text before it.
 std::string manifest_text(const Manifest& manifest);
-// What one rank has written, for the rank that writes the manifest; both list the same tensors.
+// One rank's part of a checkpoint, for the rank that writes the manifest; both list the same tensors.
 std::string part_text(const Manifest& part);
 void add_part(Manifest& whole, const std::string& part);
 // Sorts the ranges of every tensor. Throws Error(Exit::checkpoint) naming `where` unless every element of every tensor

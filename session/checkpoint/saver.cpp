@@ -140,7 +140,7 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
   job.waited = since(started);
 }
 
-// What the others wait for, in the words of a message.
+// The operation that the others wait for, in the words of a message.
 std::string Saver::still(const char* what) const {
   return fmt::format("{} {}", what, job_->path.filename().string());
 }

@@ -51,7 +51,7 @@ class Saver {
   std::unique_ptr<Job> job_;
 };
 
-// Whether a run with this [checkpoint] saves nothing by itself.
+// True if a run with this [checkpoint] saves nothing by itself.
 bool saves_nothing(const Section& checkpoint);
 
 // Bytes on disk that a save of this rank takes, without the manifest: for `check` and the disk plan.

@@ -27,7 +27,7 @@ struct Peers {
   using Work = std::function<std::string()>;
   std::vector<std::string> agree(const std::string& waits_for, const Work& work) const;
   std::vector<std::string> agree(const Work& work) const { return agree("", work); }
-  // The same if only rank 0 has something to do.
+  // Like `agree`, if only rank 0 has something to do.
   std::string lead(const std::string& waits_for, const Work& work) const;
   std::string lead(const Work& work) const { return lead("", work); }
 
@@ -74,7 +74,7 @@ class Tiles {
   std::span<char> tile_;
 };
 
-// What this rank writes of what it holds, by tensor: together all ranks write everything once.
+// The ranges that this rank writes of the parts it holds, by tensor: together all ranks write everything once.
 std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors);
 // The bytes of that: the host memory of an asynchronous save.
 uint64_t snapshot_bytes(const std::vector<TensorShare>& tensors);

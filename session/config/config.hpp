@@ -26,14 +26,14 @@ struct Foreign {
   std::string not_yet() const;
 };
 
-// What [model] from = "DIR" says of the model.
+// The description of the model that [model] from = "DIR" gives.
 struct ModelSource {
   std::filesystem::path file;               // the file with this information; empty if none
   std::map<std::string, Setting> settings;  // of [model]: `plugin` and the plugin's options
   std::vector<std::string> notes;           // unknown keys
 };
 
-// What the configuration needs to know about plugins (without loading them) and about weights.
+// Facts about plugins (without loading them) and about weights that the configuration needs.
 struct SchemaSource {
   using Text = const std::string&;
   // nullptr if there is none.
@@ -63,11 +63,11 @@ class Config {
   // Relative paths refer to `base_dir`, by default the file's folder.
   static Config load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                      const SchemaSource& plugins, std::filesystem::path base_dir = {});
-  // The same for text in memory; `name` stands for the file in messages.
+  // Like `load`, for text in memory; `name` stands for the file in messages.
   static Config parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                       const std::vector<std::string>& overrides, const SchemaSource& plugins);
 
-  // The same for a text that was read without overrides: read_document (session/config/source.hpp).
+  // Like `parse`, for a text that was read without overrides: read_document (session/config/source.hpp).
   static Config resolve(const Document& read, const std::string& text, const std::string& name,
                         const std::filesystem::path& base_dir, const std::vector<std::string>& overrides,
                         const SchemaSource& plugins);
@@ -102,7 +102,7 @@ struct SectionSchema {
   Schema options;
   std::string names = "plugin";  // the key that names the plugin
 
-  // Whether the engine itself provides this: a value that `names` lists as a choice.
+  // True if the engine itself provides this: a value that `names` lists as a choice.
   bool built_in(const std::string& name) const;
 };
 const std::vector<SectionSchema>& section_schemas();
@@ -110,7 +110,7 @@ const std::vector<SectionSchema>& section_schemas();
 const Schema& group_options();
 // The keys of each of [[observers]], in addition to the plugin's.
 const Schema& observer_options();
-// Whether a directory can have this name: UTF-8 without '/' and control characters, neither "." nor "..".
+// True if a directory can have this name: UTF-8 without '/' and control characters, neither "." nor "..".
 bool is_run_name(const std::string& name);
 // Gives the keys of [offload] that are not given the values that follow from the others.
 void derive_offload(Section& offload);

@@ -60,7 +60,7 @@ struct Resolver {
     return option && option->late && Value(plugin_name(schema)) == option->fallback;
   }
 
-  // What another trainer's word for a plugin is here, for a help line; "" if nothing is known.
+  // The plugin here that another trainer's word means, for a help line; "" if nothing is known.
   std::string meant(const SectionSchema& schema, const std::string& word, const Names& possible) const {
     const std::string ours = plugins.foreign_value(schema.name + "." + schema.names, word);
     return std::count(possible.begin(), possible.end(), ours) ? fmt::format("did you mean `{}`?\n", ours) : "";
@@ -195,7 +195,7 @@ struct Resolver {
     return found;
   }
 
-  // Whether the file is for another plugin than the override of this section's.
+  // True if the file is for another plugin than the override of this section's.
   bool overridden(const SectionSchema& schema) const {
     const Given* named = document.find(schema.name, schema.names);
     return named && !named->place.override_text.empty();

@@ -9,7 +9,7 @@
 namespace eng {
 namespace {
 
-// Which keys of [schedule] a kind reads.
+// The keys of [schedule] that a kind reads.
 struct Reader {
   std::vector<std::string> kinds, keys;
 };
@@ -94,7 +94,7 @@ struct Rules {
            fmt::format("train.global_batch = {}, or train.micro_batch = {}", (whole / micro + 1) * micro, divisor));
   }
 
-  // What follows from evaluations needs some.
+  // Keys that act on the results of evaluations need evaluations.
   void evaluations(const Section& train, const Section& checkpoint) const {
     const int64_t patience = train.integer("early_stop_patience");
     if (!patience && train.given("early_stop_min_delta"))
@@ -138,7 +138,7 @@ struct Rules {
       if (!path.starts_with('/'))
         refuse("E0106", "offload", "nvme_paths", fmt::format("{} is not absolute", toml_text(path)),
                "write the whole path of a folder on the disk");
-    // What describes the disks is of use without a state there: `engine plan --fit` proposes them.
+    // Keys that describe the disks are useful without a state there: `engine plan --fit` proposes them.
     static const std::set<std::string> of_the_disks = {"nvme_paths", "nvme_read_bandwidth", "nvme_write_bandwidth"};
     for (const auto& [key, setting] : offload.settings())
       if (there.empty() && setting.given && key.starts_with("nvme_") && !of_the_disks.count(key))

@@ -20,7 +20,7 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-// Whether a section's own key takes text: plugins, presets and paths are resolved before any plugin is known.
+// True if a section's own key takes text: plugins, presets and paths are resolved before any plugin is known.
 bool takes_text(const std::string& section, const std::string& key) {
   for (const SectionSchema& schema : section_schemas())
     if (const Option* option = schema.name == section ? find_option(schema.options, key) : nullptr)

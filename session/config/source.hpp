@@ -45,7 +45,7 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
 void take_overrides(const std::vector<std::string>& overrides, Document& document, Problems& problems);
 // A text by itself; `name` stands for its file. Throws ConfigError.
 Document read_document(const std::string& text, const std::string& name);
-// The same for a file. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
+// Reads a file as read_document reads a text. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
 Document read_document(const std::filesystem::path& file);
 
 // The text of a run, `file`, which it wrote with every key. Throws Error(Exit::usage) also if it was cut off: the keys
@@ -53,7 +53,7 @@ Document read_document(const std::filesystem::path& file);
 Document read_resolved(const std::string& text, const std::filesystem::path& file);
 Document read_resolved(const std::filesystem::path& file);
 
-// What is wrong with the entries of [[observers]], which stand at `place`; converts their values.
+// The faults in the entries of [[observers]], which stand at `place`; converts their values.
 Problems observer_problems(Tables& observers, const TextRange& place, const SchemaSource& plugins);
 
 // Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are

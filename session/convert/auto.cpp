@@ -24,7 +24,7 @@ const Twin twins[] = {{"train_micro_batch_size_per_gpu", "per_device_train_batch
                       {"fp16.enabled", "fp16"},
                       {"bf16.enabled", "bf16"}};
 
-// Whether a DeepSpeed value and an argument are the same; also if they cannot be compared.
+// True if a DeepSpeed value and an argument are the same; also if they cannot be compared.
 bool agree(const Value& theirs, const Value& argument) {
   const auto a = as_number(theirs), b = as_number(argument);
   if (a && b) return *a == *b;

@@ -26,10 +26,10 @@ struct Entries {
 
   // nullptr if it is absent or null.
   const Entry* find(const std::string& name) const;
-  // The same; it is then used.
+  // Finds an entry as `find` does, and marks it as used.
   const Entry* take(const std::string& name);
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Whether there is a key `name.something`.
+  // True if there is a key `name.something`.
   bool has_section(const std::string& name) const;
   // Removes a key, or all keys of a section; whether there was one.
   bool drop(const std::string& name);
@@ -44,7 +44,7 @@ void flatten(const Json& value, const std::string& name, Entries& out);
 Value value_of_word(const std::string& word);
 // As a message shows it: "\"auto\"", "an object".
 std::string shown(const Entry& entry);
-// Whether it is true, false or a word for either ("yes", "off").
+// The value of a flag: true, false or a word for either ("yes", "off").
 std::optional<bool> as_flag(const Value& value);
 // A whole number, also if it is written as 5e8.
 std::optional<int64_t> as_whole(const Value& value);

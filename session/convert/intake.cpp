@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was given: the file, the launch line, and the files that these name; whose names they have; every key under the
-// name that the rules know.
+// The inputs of a conversion: the file, the launch line, and the files that these name; whose names they have; every
+// key under the name that the rules know.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>

@@ -26,7 +26,7 @@ struct Job {
   // Keys by what becomes of them: off there and here; without effect; known, and null; not known, and empty; not known.
   std::vector<std::string> off = {}, idle = {}, nulls = {}, empty = {}, unknown = {};
   std::vector<std::pair<std::string, std::string>> refused = {};  // a key's origin, and why
-  // What is true here of keys, each with them: in the order in which they were met.
+  // Remarks about keys, each with the keys that it is true of: in the order in which they were met.
   std::vector<std::pair<std::string, std::vector<std::string>>> told = {};
 };
 
@@ -55,7 +55,7 @@ void zero(Job& job);
 void recompute(Job& job);
 // Steps, length, data, evaluation, checkpoints.
 void run(Job& job);
-// What only a person can fill in, commented out; after `rest`.
+// Writes the values that only a person can fill in, commented out; after `rest`.
 void open_ends(Job& job);
 // One key of DeepSpeed's file (of `deepspeed`) or of the arguments, by what session/foreign says of it.
 void translate(Job& job, const std::string& name, Entry& entry);

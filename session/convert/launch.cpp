@@ -224,7 +224,7 @@ class Line {
     out_.flags.all[name] = Entry{std::move(value), "", origin};
   }
 
-  // Whether the next words are the launcher's too.
+  // True if the next words are the launcher's too.
   bool of_launcher(const std::string& word) {
     std::string name = name_of(word);
     const auto equals = word.find('=');
@@ -319,7 +319,7 @@ class Line {
   std::string from_;
 };
 
-// Whether a command starts something that trains.
+// True if a command starts something that trains.
 bool starts(const Words& words) {
   static const Words idle = {"pkill", "kill", "cat", "tail", "grep", "ls",  "rm",
                              "cp",    "mv",   "sed", "git",  "pip",  "echo"};

@@ -164,7 +164,7 @@ int64_t stage_of(Job& job) {
   return *number;
 }
 
-// What DeepSpeed reads under stage 3 alone.
+// True for keys that DeepSpeed reads under stage 3 alone.
 bool of_stage_3(const std::string& key) {
   return key.starts_with("stage3_") || key == "sub_group_size" || key == "memory_efficient_linear" ||
          key.starts_with("zero_hpz_") || key.starts_with("zero_quantized_");

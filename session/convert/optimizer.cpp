@@ -28,7 +28,7 @@ struct Maker {
     return std::nullopt;
   }
 
-  // Whether its other keys can be written.
+  // Chooses the optimizer; true if its other keys can be written.
   bool choose() {
     std::optional<Entry> name = given();
     if (theirs && !name) out.problem("`optimizer.type` is missing; DeepSpeed refuses this too");

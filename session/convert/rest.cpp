@@ -10,7 +10,7 @@
 namespace eng::converter {
 namespace {
 
-// Whether nothing was set.
+// True if nothing was set.
 bool is_empty(const Entry& entry) {
   if (!entry.odd.empty()) return false;
   const auto* list = std::get_if<std::vector<std::string>>(&entry.value);

@@ -84,7 +84,7 @@ void steps(Job& job) {
   if (total && as_whole(total->value))
     return static_cast<void>(
         job.out.set("train.steps", total->value, total->origin + ": the run's own length is not known"));
-  // Nobody said it, but somebody said something to the trainer.
+  // The files set no length, so the default of their trainer counts.
   if (job.defaults && !job.flat.all.empty()) {
     if (const auto fallback = default_of(job, "max_steps"))
       return static_cast<void>(job.out.set("train.steps", fallback->value, *fallback));
@@ -226,7 +226,7 @@ std::optional<Entry> length_of(const Job& job) {
 
 }  // namespace
 
-// What only a person can fill in; after `rest`, which may have found it.
+// Writes the values that only a person can fill in; after `rest`, which may have found them.
 void open_ends(Job& job) {
   if (job.out.has("model.plugin") && !job.out.has("model.preset") && !job.out.has("model.from") &&
       !job.out.has("model.hidden_size"))

@@ -15,7 +15,7 @@ struct Default {
   std::string key;
   Value value;  // none: nothing is written
 };
-// What each kind reads, and DeepSpeed's defaults.
+// The keys that each kind reads, with DeepSpeed's defaults.
 std::vector<Default> keys_of(const std::string& kind) {
   const Default steps{"warmup_num_steps", int64_t{1000}}, type{"warmup_type", std::string("log")},
       all{"total_num_steps", {}};
@@ -254,7 +254,7 @@ struct Planner {
     if (word == "inverse_sqrt") timescale();
     if (word.starts_with("cosine")) cosine(word);
     if (word == "polynomial") polynomial();
-    // What is left would change the curve.
+    // Unused keys would change the curve.
     for (auto& [name, entry] : job.flat.all)
       if (name.starts_with("lr_scheduler_kwargs.") && !entry.used && entry.value.index()) {
         entry.used = true;

@@ -13,7 +13,7 @@ class Target {
   // Sets `section.key`. `from` says where the value comes from. A value that does not fit is a problem; a second value
   // for a key is a note; a key that the section does not have is a problem. Returns whether the key has this value.
   bool set(const std::string& key, Value value, const Entry& from);
-  // The same for a value that nobody wrote; `why` is the comment.
+  // Sets a value that no file gives; `why` is the comment.
   bool set(const std::string& key, Value value, const std::string& why);
   // A line that is commented out: "# section's key = text  # why".
   void leave(const std::string& key, const std::string& text, const std::string& why);
@@ -22,7 +22,7 @@ class Target {
   // nullptr if it is not set.
   const Value* get(const std::string& key) const;
   bool has(const std::string& key) const { return get(key) != nullptr; }
-  // Whether a plugin of this section exists.
+  // True if a plugin of this section exists.
   bool exists(const std::string& section, const std::string& plugin) const;
   // The value of a key of [model]: given, of the preset, or the default.
   std::optional<int64_t> of_model(const std::string& key) const;

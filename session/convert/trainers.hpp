@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose file it is, as its names tell.
+// The trainer that a file is for, recognised by the names in it.
 #pragma once
 
 #include "session/convert/entries.hpp"
@@ -11,7 +11,7 @@ extern const Words of_huggingface, of_deepspeed;
 
 // "axolotl", "llamafactory", ...; `otherwise` if no name tells.
 std::string trainer_of(const Entries& entries, const std::string& otherwise);
-// Whether an object of this name only groups the keys of a script: "training".
+// True if an object of this name only groups the keys of a script: "training".
 bool is_group(const std::string& name);
 // A key without the groups around it.
 std::string without_group(std::string name);

@@ -11,7 +11,7 @@
 namespace eng::converter {
 namespace {
 
-// Whether a command begins here, after a line that is not continued. Pasted flags go on.
+// True if a command begins here, after a line that is not continued. Pasted flags go on.
 bool begins_command(const std::string& line, std::size_t at) {
   static const Words commands = {
       "export",  "python",  "python3", "torchrun", "deepspeed", "accelerate", "srun",

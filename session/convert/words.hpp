@@ -20,8 +20,8 @@ bool is_upper(const std::string& name);
 // $NAME, ${NAME}, ${NAME[@]}, $@
 bool is_variable(const std::string& word);
 
-// Of several commands, the last one of which `starts` says that it starts a training, else the last one: with the
-// values of the variables that the others set, and those of the environment in front.
+// The last of several commands for which `starts` says that it starts a training, else the last one: with the values of
+// the variables that the others set, and those of the environment in front.
 Words last_command(const Words& words, bool (*starts)(const Words&));
 
 }  // namespace eng::converter

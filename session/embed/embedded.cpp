@@ -86,7 +86,7 @@ RunRequest asked(const eng_session_request& r) {
 
 }  // namespace
 
-// What a run tells, until the caller takes it.
+// Keeps the messages of a run until the caller takes them.
 class Embedded::Events final : public RunListener {
  public:
   explicit Events(const std::function<void(const std::string&)>& note) : note_(note) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind a session of engine/embed.h; the functions here throw.
+// The implementation of a session of engine/embed.h; the functions here throw.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ class Embedded {
   };
   void need_started();
   void need_sound() const;
-  // What fails while all ranks work together leaves nothing to go on with.
+  // A failure while all ranks work together leaves the session unusable.
   template <class Work>
   auto sound(const Work& work) {
     try {

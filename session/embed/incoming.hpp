@@ -59,7 +59,7 @@ class NotFound : public Error {
   explicit NotFound(const std::string& message, std::string help = "") : Error(Exit::usage, message, std::move(help)) {}
 };
 
-// What a batch must be.
+// The required shape of a batch.
 struct BatchShape {
   int64_t rows;  // exactly; 0: any number
   int64_t length;

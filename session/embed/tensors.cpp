@@ -100,7 +100,7 @@ eng_tensor_info Embedded::tensor(uint64_t index) const {
   return out;
 }
 
-// What a step computes is read-only: a write would be lost without a word.
+// Computed values are read-only: a write would be lost without an error.
 DLManagedTensorVersioned* Embedded::lend(const Tensor& tensor, const eng_desc& desc, const Place& at, bool writable) {
   struct Out {
     std::shared_ptr<const Lent> memory;

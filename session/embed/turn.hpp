@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may run when several sessions live in one process. Plugins are promised that no program runs while one of their
-// [setup] or [plan] functions is called (engine/base.h), whichever session calls it.
+// Decides which session may run when several live in one process. Plugins are promised that no program runs while one
+// of their [setup] or [plan] functions is called (engine/base.h), whichever session calls it.
 #pragma once
 
 #include <memory>

@@ -13,7 +13,7 @@ namespace {
 // The plugins that are tried, where they are installed. zero1 is left out: it is the program of zero2.
 const std::vector<std::string> formats = {"fp32", "bf16", "bf16_sr", "fp16"}, stages = {"none", "zero2", "zero3"};
 constexpr double shares[] = {0.75, 0.5, 0.25};
-// What saves most for its traffic comes first.
+// Offloads that save most for their traffic come first.
 const std::vector<std::vector<const char*>> offloads = {
     {"optimizer"}, {"optimizer", "gradients"}, {"optimizer", "gradients", "parameters"}};
 

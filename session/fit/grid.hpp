@@ -38,9 +38,9 @@ struct Point {
   int64_t micro = 1;
   size_t offload = 0;
 };
-// What to change for a point. `row_bytes`: what is kept of a sequence without recomputing.
+// The edits that lead to a point. `row_bytes`: what is kept of a sequence without recomputing.
 Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint64_t row_bytes);
-// What the edits of a point change beside memory and time: "the same numbers", or which numbers differ.
+// The effect of a point's edits other than on memory and time: "the same numbers", or which numbers differ.
 struct Effect {
   bool same_numbers = true;
   std::string text;

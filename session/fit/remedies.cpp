@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t most_ranks = 1024;
 constexpr int64_t shortest = 16;  // tokens
 
-// What may make the step fit, and what it means.
+// A change that may make the step fit, and its meaning.
 struct Measure {
   Edits edits;
   World world;
@@ -117,7 +117,7 @@ class Remedies {
     if (stage != config_.section("zero").string("plugin")) out.push_back({"zero", "plugin", stage});
     return out;
   }
-  // What may need less than the configuration keeps.
+  // Settings of recompute that may need less than the configuration's.
   std::vector<Keep> keeps() const {
     std::vector<Keep> out;
     for (const Keep& keep : grid_.keeps)
@@ -125,7 +125,7 @@ class Remedies {
     return out;
   }
 
-  // Whether anything fits, by bounds: first what needs least.
+  // True if anything fits, by bounds: first those that need least.
   bool possible(const Measure& measure, size_t format) {
     const std::vector<std::string> strategies = stages(measure.world);
     const std::vector<Keep> kept = keeps();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where no setting fits: the least changes that would help.
+// The least changes that would help if no setting fits.
 #pragma once
 
 #include "session/fit/search.hpp"

@@ -99,8 +99,8 @@ class Search {
   Tried bound(const Point& point) { return with(trial_.bound(edits(point), world_), point); }
   Tried whole(const Point& point) { return with(trial_.whole(edits(point), world_), point); }
 
-  // Those of a number format, the fastest first, without strategies that are ruled out by their plan without
-  // recomputing: weights, states and gradients alone are too large, or computing alone takes `limit` seconds.
+  // The families of settings of a number format, the fastest first, without strategies that are ruled out by their plan
+  // without recomputing: weights, states and gradients alone are too large, or computing alone takes `limit` seconds.
   std::vector<Family> families(size_t format, double limit, Fit& fit, size_t offload = 0) {
     std::vector<Family> out;
     for (size_t s = 0; s < grid_.stages.size(); ++s) {
@@ -123,7 +123,7 @@ class Search {
     return out;
   }
 
-  // What no change of [recompute] and of the micro-batch avoids.
+  // The attempt with only the memory that no change of [recompute] and of the micro-batch avoids.
   static Tried only_fixed(Tried tried, Edits edits, uint64_t available) {
     tried.edits = std::move(edits);
     tried.peak.rank = tried.peak.machine = tried.fixed;

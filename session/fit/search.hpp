@@ -28,7 +28,7 @@ struct Fit {
   std::optional<Tried> own_format;  // the fastest in the configuration's number format, if that is none of these
   std::vector<Tried> too_large;     // with the smallest micro-batch; those that need least first
   bool own_fits = false;            // something in the configuration's number format
-  // Where that is not so: the least changes that would fit, each with its effect.
+  // If nothing fits in the configuration's number format: the least changes that would fit, each with its effect.
   std::vector<Tried> remedies;
   size_t plans = 0;
   bool cut = false;  // the search ended before its end

@@ -14,7 +14,7 @@ std::string size(uint64_t n) {
 
 constexpr size_t most_told = 6;  // settings that are too large
 
-// What must fit into the memory of the device.
+// The bytes that must fit into the memory of the device.
 uint64_t need(const Tried& t) {
   return t.peak.machine;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `engine plan --fit` prints, and the proposals of an error about memory.
+// The text that `engine plan --fit` prints, and the proposals of an error about memory.
 #pragma once
 
 #include "session/fit/search.hpp"
@@ -11,7 +11,7 @@ std::string fit_json(const Fit& fit);
 // A line for each setting that fits: "recompute.policy=full (the same numbers): 1.2 GiB". Those that keep every number
 // come first, those in another number format last. Then the remedies.
 std::vector<std::string> proposals(const Fit& fit);
-// How long the search for proposals may take, of processor time; and the line that says that it was ended, or "".
+// The most processor time for the search for proposals; and the line that says that it was ended, or "".
 constexpr double seconds_for_proposals = 20;
 std::string cut_text(const Fit& fit);
 

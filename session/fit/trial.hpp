@@ -39,13 +39,13 @@ class Trial {
  public:
   // `most_seconds`: of processor time of this process, from now on.
   Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity());
-  // What no layout of this setting can go below, and its time; for a model with many layers, read off plans with few.
+  // A lower bound of every layout of this setting, and its time; for a model with many layers, read off plans with few.
   Tried bound(const Edits& edits, const World& world);
-  // The same for the whole plan. Both make a plan only once.
+  // Needs and time of the whole plan. Both make a plan only once.
   Tried whole(const Edits& edits, const World& world);
   // Bytes that are kept of a sequence without recomputing, in this number format.
   uint64_t row_bytes(const Edits& format, const World& world);
-  // Whether a model with the edits has so many layers.
+  // True if a model with the edits has so many layers.
   bool deep(const Edits& edits) const;
   size_t plans() const { return plans_; }
 

@@ -158,7 +158,7 @@ std::string same_spelling(std::string_view text) {
   return out;
 }
 
-// Whether `text` matches `shape`. A * in `shape`, at most one, stands for a literal without quotes, returned in *own.
+// True if `text` matches `shape`. A * in `shape`, at most one, stands for a literal without quotes, returned in *own.
 bool has_shape(std::string_view text, std::string_view shape, std::string* own) {
   const size_t star = shape.find('*');
   if (star == std::string_view::npos) return text == shape;

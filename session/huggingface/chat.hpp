@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Hugging Face directory says about texts: which ids end a text, and how a chat is formatted.
+// A Hugging Face directory's settings for texts: which ids end a text, and how a chat is formatted.
 #pragma once
 
 #include <cstdint>

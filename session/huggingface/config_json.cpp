@@ -65,7 +65,7 @@ Value to_value(const Json& json, Type type) {
   return {};
 }
 
-// Whether `path` is that of an object with known keys.
+// True if `path` is that of an object with known keys.
 bool holds_known(const std::string& path, const std::set<std::string>& known) {
   const auto next = known.lower_bound(path + ".");
   return next != known.end() && next->starts_with(path + ".");

@@ -10,7 +10,7 @@ namespace eng {
 // Throw Error(Exit::usage).
 Json parse_config_json(const std::string& text, const std::filesystem::path& file);
 Json read_config_json(const std::filesystem::path& file);
-// What the file says about the model. `plugin`: the model plugin that the user named, or "" to find it. Throws an
+// The model that the file describes. `plugin`: the model plugin that the user named, or "" to find it. Throws an
 // Error(Exit::usage) that lists everything that is not supported.
 ModelSource model_of_config_json(const Json& json, const std::filesystem::path& file, const std::string& plugin,
                                  const SchemaSource& plugins);

@@ -14,7 +14,7 @@ Json& place(Json& all, const std::string& path) {
   return dot == std::string::npos ? next : place(next, path.substr(dot + 1));
 }
 
-// Whether there is none, or null.
+// True if the path is absent, or null.
 bool is_free(const Json& all, const std::string& path) {
   const size_t dot = path.find('.');
   const Json& next = all.get(path.substr(0, dot));

@@ -13,7 +13,7 @@ namespace eng {
 
 // Keys that have no effect on numbers: tokens, the way of loading, the defaults of generation.
 const std::set<std::string>& harmless_keys();
-// The same, also for those of a tool that has many.
+// True for a harmless key; also for keys of a tool that has many.
 bool is_harmless(const std::string& key);
 
 // Keys that change other models. Accepted where their value changes nothing; the texts are JSON.

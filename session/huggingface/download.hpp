@@ -9,7 +9,7 @@
 
 namespace eng {
 
-// What to type if `directory` does not exist but may be the name of a model, org/name; "" if it cannot be one.
+// The command to type if `directory` does not exist but may be the name of a model, org/name; "" if it cannot be one.
 inline std::string download_line(const std::filesystem::path& directory) {
   std::error_code none;
   const std::string name = directory.filename(), owner = directory.parent_path().filename();

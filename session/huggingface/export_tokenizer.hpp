@@ -16,7 +16,7 @@ struct TokenizerSource {
   std::string bos_text, eos_text;
 };
 
-// Whether the directory has all files of a tokenizer.
+// True if the directory has all files of a tokenizer.
 bool has_tokenizer(const std::filesystem::path& directory);
 // Copies its files into `to`, or writes files that mean "bytes", and returns their names. tokenizer_config.json is
 // completed as below.

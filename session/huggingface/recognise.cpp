@@ -22,7 +22,7 @@ constexpr const char* download =
     "`hf download` needs no address, and a token for models with a licence to accept";
 constexpr const char* other_weights = "take the model in safetensors or as pytorch_model.bin";
 
-// What begins as `bytes` at `at`. Nobody reads it in place of a model's file.
+// The kind of a file that has `bytes` at `at`. No file of weights begins like this.
 struct Signature {
   size_t at;
   std::string_view bytes;
@@ -106,7 +106,7 @@ std::optional<Mistaken> of_weights(std::string_view first, ModelFile wanted) {
   if (wanted == ModelFile::safetensors && zip) return Mistaken{"is a zip archive", "unpack it"};
   if (wanted == ModelFile::safetensors && pickle)
     return Mistaken{"is a Python pickle, as torch.save wrote it before version 1.6", "rename it to pytorch_model.bin"};
-  // Of a zip archive or a pickle where one is wanted, its reader says what is wrong.
+  // If a zip archive or a pickle is wanted, its reader says what is wrong.
   if (!zip && !pickle && is_text(first)) return Mistaken{"is a text that begins " + beginning(first), download};
   return std::nullopt;
 }

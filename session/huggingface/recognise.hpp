@@ -26,10 +26,10 @@ std::optional<Mistaken> recognise(std::string_view first, uint64_t file_bytes, M
 // Throws Error(exit) that names the file if it is recognised as something else, or a broken link; a file that is
 // missing or cannot be read is left to its reader.
 void refuse_mistaken(const std::filesystem::path& file, ModelFile wanted, Exit exit);
-// The same for the files of a tokenizer: `path` itself, or those in a folder.
+// Refuses other files in place of a tokenizer's: `path` itself, or those in a folder.
 void refuse_mistaken_tokenizer(const std::filesystem::path& path);
 
-// Why a folder, or a file in a folder's place, gives no weights. nullopt: nothing that is known here.
+// The reason why a folder, or a file in a folder's place, gives no weights. nullopt: nothing that is known here.
 std::optional<Mistaken> recognise_folder(const std::filesystem::path& folder);
 // A LoRA adapter, also beside the files of a whole model: transformers would load the adapter's base model.
 std::optional<Mistaken> recognise_adapter(const std::filesystem::path& folder);

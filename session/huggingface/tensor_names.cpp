@@ -30,7 +30,7 @@ std::string without_wrappers(const std::string& name) {
 
 TensorNames::TensorNames(std::set<std::string> known, const Pretrained& pretrained)
     : known_(std::move(known)), pretrained_(pretrained) {
-  // What most names have in common: "lm_head." is no body.
+  // The prefix that most names have in common: "lm_head." is no body.
   std::map<std::string, size_t> counts;
   for (const std::string& name : known_)
     for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))

@@ -10,9 +10,9 @@
 
 namespace eng {
 
-// What trainers and libraries wrap a model in leaves its name in front of all tensors (`module.`, `_orig_mod.`), or
-// between two parts of a name; a model saved without its head lacks the name of its body, and one saved inside of
-// another has it twice.
+// Finds tensors under the names that trainers and libraries give them. A wrapper leaves its name in front of all
+// tensors (`module.`, `_orig_mod.`), or between two parts of a name; a model saved without its head lacks the name of
+// its body, and one saved inside of another has it twice.
 class TensorNames {
  public:
   // `known`: the names that the model may have.

@@ -53,7 +53,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// Which files of a Hugging Face directory hold its weights.
+// The files of a Hugging Face directory that hold its weights.
 struct WeightFiles {
   std::set<std::string> names;
   std::map<std::string, std::string> index;  // the tensors that each should contain; empty if there is no index

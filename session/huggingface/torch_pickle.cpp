@@ -30,7 +30,7 @@ enum class PickleKind : uint8_t {
 };
 enum : int64_t { kOrderedDict, kRebuildTensor, kRebuildParameter };
 
-// What a value is and where it lies: no value owns another, so nothing here is deep and nothing can be a circle.
+// A value's kind and position: no value owns another, so nothing here is deep and nothing can be a circle.
 struct Pickled {
   PickleKind kind = PickleKind::none;
   uint32_t size = 0;   // bytes of a text, items of a tuple
@@ -153,7 +153,7 @@ class PickleMachine {
     stack_.pop_back();
     return out;
   }
-  // Of the values above the newest mark, which is removed.
+  // The number of values above the newest mark, which is removed.
   size_t pop_mark() {
     if (marks_.empty()) fail("there is no mark");
     const size_t out = marks_.back();
@@ -168,7 +168,7 @@ class PickleMachine {
     const std::string_view text = take(length);
     push(PickleKind::text, text.data() - pickle_.data(), text.size());
   }
-  // Of the values from `begin` on.
+  // Makes a tuple of the values from `begin` on.
   void push_tuple(size_t begin) {
     const int64_t place = static_cast<int64_t>(items_.size());
     items_.insert(items_.end(), stack_.begin() + static_cast<ptrdiff_t>(begin), stack_.end());

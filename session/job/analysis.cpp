@@ -228,7 +228,7 @@ void Analysis::progress(const Told& told) {
   listener_.progress(told.phase, told.done, told.all, told.note);
 }
 
-// What was saved, if it is of this model and these data.
+// Loads the saved analysis, if it is of this model and these data.
 void Analysis::load() {
   const RunPoint point =
       load_checkpoint(*from_, kept_tensors(setup_.plan, *made_), trainer_->fill(), {}, "", trainer_->peers());
@@ -317,7 +317,7 @@ AnalysisEnd Analysis::work() {
   return end;
 }
 
-// What fails is recorded.
+// Records a failure.
 template <class Work>
 auto Analysis::guarded(const Work& work) {
   try {
@@ -343,7 +343,7 @@ AnalysisEnd Analysis::run() {
 
 }  // namespace
 
-// Whether the target or an override says which job. What cannot be read is told when it is opened.
+// True if the target or an override names the job. An unreadable target is reported when it is opened.
 static bool names_job(const OpenRequest& request) try {
   for (const std::string& given : request.overrides)
     if (given.starts_with("job.plugin=")) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine knows of an analysis, as JSON: docs/analysis.md, "facts".
+// The engine's facts about an analysis, as JSON: docs/analysis.md, "facts".
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@
 namespace eng {
 namespace {
 
-// What a rank is about to do, exchanged before each call that ranks make together.
+// The call that a rank is about to make, exchanged before each call that ranks make together.
 struct AtCall {
   uint64_t call, arguments;
   int64_t stop;
@@ -28,7 +28,7 @@ const char* name_of(uint64_t call) {
   return names[call < std::size(names) ? call : 0];
 }
 
-// How a job's own failure exits.
+// The exit code of a job's own failure.
 Exit exit_of(eng_status status) {
   switch (status) {
     case ENG_INVALID:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running job calls: eng_job_api.
+// The functions that a running job calls: eng_job_api.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,8 @@
 
 namespace eng {
 
-// What the calls of a job reach beside the passes. All of it is called on the thread of the job, on every rank.
+// The parts of a run that calls of a job reach beside the passes. All of it is called on the thread of the job, on
+// every rank.
 struct JobEnds {
   std::function<bool()> stop;   // the user asked this rank to stop
   std::function<void()> begin;  // before each call that all ranks make together

@@ -14,14 +14,14 @@ struct MadeJob {
   std::vector<std::string> states;  // their names, in the order of the rules
   std::vector<char> kept;           // per value of the job
   std::string who() const { return job.asked.who(); }
-  // Whether a tensor of the plan is saved and read again.
+  // True if a tensor of the plan is saved and read again.
   bool keeps(const Tensor& tensor) const;
 };
 
 // Loads the plugin, makes its object and asks what it needs. Throws Error(Exit::usage) for options that it refuses and
 // Error(Exit::environment) for a description that breaks its contract, each with the job's name.
 MadeJob make_job(const Config& config, Registry& registry);
-// What of its tensors is saved.
+// The job's tensors that are saved.
 std::vector<TensorShare> kept_tensors(const Plan& plan, const MadeJob& made);
 // Completes a setup for the plan of this job, whose saves are written `asynchronous`ly, as [checkpoint] says, or not.
 void count_job(Setup& setup, const MadeJob& made, bool asynchronous);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job may have computed: gradients, losses, programs; and its tensors, whichever rank holds them.
+// Computations for a job: gradients, losses, programs; and its tensors, whichever rank holds them.
 #pragma once
 
 #include "session/job/made_job.hpp"
@@ -25,7 +25,7 @@ class Passes {
   void losses(uint32_t split, uint64_t first, uint32_t n, bool sites, double* sums, int64_t* labels);
   void program(uint32_t k, const float* numbers, uint32_t n, int64_t counter);
   void read(uint32_t what, uint32_t state, uint32_t index, uint64_t first, uint64_t count, void* out) const;
-  // Of the bytes of all parameters, in their order.
+  // Hash of the bytes of all parameters, in their order.
   std::string parameters_hash() const;
   void write(uint32_t what, uint32_t state, uint32_t index, uint64_t first, uint64_t count, const void* data);
 

@@ -23,7 +23,7 @@ class Shown {
   std::vector<std::unique_ptr<ShownSite>> sites_;
 };
 
-// What the job takes of the host's memory while it runs, for this plan.
+// The job's use of the host's memory while it runs, for this plan.
 uint64_t host_bytes_of(const Job& job, const Model& model, const Plan& plan);
 
 }  // namespace eng

@@ -106,8 +106,8 @@ constexpr KnownKind known_kinds[] = {
     {ENG_JOB_KIND, ENG_JOB_DRAFT},
 };
 
-// Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked,
-// unless they are nearly one of the engine's.
+// The reason why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not
+// checked, unless they are nearly one of the engine's.
 std::string refusal(const std::string& kind, const Preset& drafts) {
   std::vector<std::string> all;
   for (const KnownKind& k : known_kinds) all.emplace_back(k.id);

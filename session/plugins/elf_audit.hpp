@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin file needs and does when it is loaded, as far as that can be seen without loading it.
+// The needs of a plugin file, and its actions when it is loaded, as far as that can be seen without loading it.
 #pragma once
 
 #include <vector>

@@ -69,7 +69,7 @@ std::string facts(const struct stat& info) {
   return fmt::format("has mode {:04o} and owner {}", info.st_mode & 07777u, user_name(info.st_uid));
 }
 
-// Why a file or folder cannot be trusted, and what to change. `can`: what its writers can do.
+// The reason why a file or folder cannot be trusted, and what to change. `can`: what its writers can do.
 std::string complaint(const std::string& what, const std::string& path, const struct stat& info, int at,
                       const char* can) {
   const std::string who = others_who_write(info, at), word = shown(shell_word(path));
@@ -103,7 +103,7 @@ class Walk {
   std::string name;      // of the file
 
   int folder() const { return chain_.back().fd; }
-  // Why others can add entries to the last folder that there is; "" if they cannot.
+  // The reason why others can add entries to the last folder that there is; "" if they cannot.
   std::string open_end() const {
     if (chain_.empty() || !chain_.back().sticky) return "";
     const Folder& last = chain_.back();

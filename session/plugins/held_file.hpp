@@ -15,9 +15,9 @@
 
 namespace eng {
 
-// Who besides root and this user can alter a folder or file: "user 1000 (bob)", "group 50 (staff)", "every user"; ""
-// if nobody can. The sticky bit does not matter here. `at` is a descriptor of it, O_PATH is enough; its access list is
-// read only if its group may write.
+// The users besides root and this user who can alter a folder or file: "user 1000 (bob)", "group 50 (staff)", "every
+// user"; "" if nobody can. The sticky bit does not matter here. `at` is a descriptor of it, O_PATH is enough; its
+// access list is read only if its group may write.
 std::string others_who_write(const struct stat& info, int at);
 
 class HeldFile final : public PluginFile {
@@ -51,8 +51,8 @@ struct Held {
 // that it loads ($ORIGIN).
 Held hold(const std::filesystem::path& path);
 
-// Why others can put files into a folder with this absolute path, or make the folder if it is not there: a folder on
-// the way is not closed to them as for `hold`, or the last one is sticky and open. "" if they cannot.
+// The reason why others can put files into a folder with this absolute path, or make the folder if it is not there: a
+// folder on the way is not closed to them as for `hold`, or the last one is sticky and open. "" if they cannot.
 std::string folder_distrust(const std::string& path);
 
 }  // namespace eng

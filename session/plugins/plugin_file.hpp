@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin file says of itself. Runs none of its code.
+// A plugin file's own description. Runs none of its code.
 #pragma once
 
 #include <cstdint>

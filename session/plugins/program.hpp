@@ -13,7 +13,7 @@ constexpr const char* own_link = "/proc/self/exe";
 // `link`: where the kernel names it.
 std::filesystem::path program_file(const std::filesystem::path& link = own_link);
 
-// Where this code is, if that is libengine.so in another program; "": it is the program.
+// The path of this code, if that is libengine.so in another program; "": it is the program.
 std::filesystem::path library_file();
 
 // A script of tools/ as one types it: that of the installation or of the tree in which this was built.

@@ -33,7 +33,7 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Why the plugins of the installation are not there.
+// The reason why the plugins of the installation are missing.
 constexpr const char* unknown_place =
     "it cannot be read, so it is not known where this program lies, nor its plugins: mount /proc, start the program by "
     "its full path, or name the folder of its plugins with --plugin-path";

@@ -10,11 +10,11 @@
 
 namespace eng {
 
-// Why a plugin file that a build folder lacks is refused: a first run builds only what it needs.
+// The reason for refusing a plugin file that a build folder lacks: a first run builds only what it needs.
 inline constexpr const char* not_built = "it is not built yet; `tools/dev build` builds it";
 inline constexpr const char* not_in_build = "it is not in this build; ";  // and how it is built
 
-// Where plugins are looked for, besides the folders of the installation.
+// The places where plugins are looked for, besides the folders of the installation.
 struct PluginSearch {
   std::vector<std::filesystem::path> extra;  // --plugin-path, before all others
   bool environment = true;                   // ENGINE_PLUGIN_PATH and XDG_DATA_HOME

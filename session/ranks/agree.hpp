@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be equal on all ranks before the first step, and which rank differs.
+// The items that must be equal on all ranks before the first step, and which rank differs.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ Item config_item(const Config& config);
 Item plugins_item(const Registry& registry);
 // One for each group of this rank: the collectives of its members, in order.
 std::vector<Item> collective_items(const Plan& plan);
-// Of all of those.
+// Hash of all collective items.
 std::string collective_hash(const Plan& plan);
 
 }  // namespace eng

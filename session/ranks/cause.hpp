@@ -11,7 +11,7 @@
 
 namespace eng {
 
-// What is known about the end of one rank.
+// The known facts about the end of one rank.
 struct RankStory {
   pid_t pid = 0;
   bool connected = false, gone = false;  // its connection to the parent was made; was closed

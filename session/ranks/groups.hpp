@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the control groups of this process, and those above them, allow.
+// The limits of this process's control groups and of those above them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ using VisitGroup =
     std::function<void(const std::string& controllers, const std::filesystem::path& folder, const std::string& name)>;
 void for_each_group(const VisitGroup& visit, const std::filesystem::path& root = "/");
 
-// How much of the machine's processors the groups allow.
+// The share of the machine's processors that the groups allow.
 struct CpuQuota {
   double processors = 0;   // 0: no limit
   std::string limit = {};  // what sets it: "cpu.max of the control group /a/b"

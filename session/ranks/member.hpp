@@ -18,7 +18,7 @@
 
 namespace eng {
 
-// What a process knows about itself before it contacts the others.
+// The facts that a process has about itself before it contacts the others.
 struct MemberStart {
   std::string command;                         // the whole command line
   std::vector<std::string> arguments;          // its words after `engine`

@@ -21,7 +21,7 @@ class Json;
 // getenv, or a table in tests; nullptr for an unset variable.
 using Variable = std::function<const char*(const char*)>;
 
-// What the environment says about this process.
+// The environment's statement about this process.
 struct Announced {
   uint32_t rank = 0, size = 1;
   std::string by;                        // "mpirun", "srun", ...; "" if nothing announces ranks
@@ -34,7 +34,7 @@ struct Announced {
 // Throws Error(Exit::environment), with the line to type, if the communicator sees another number of ranks than
 // announced. `arguments`: the words after `engine`.
 void check_announced(const Announced& announced, uint32_t seen, const std::string& arguments);
-// The same if Slurm gave this job several tasks but nothing started them.
+// Throws the same error if Slurm gave this job several tasks but nothing started them.
 void check_alone(const Variable& variable, const std::string& arguments);
 
 // This machine, the physical cores that this process may run on, and the processors that its control group allows, if
@@ -51,7 +51,7 @@ void share_threads(Config& config, const std::string& mine, const std::vector<st
 // CommonError(Exit::usage) if it cannot be divided.
 void share_batch(Config& config, uint32_t ranks);
 
-// What `engine run --ranks N` passes to the ranks that it starts, in an environment variable.
+// The data that `engine run --ranks N` passes to the ranks that it starts, in an environment variable.
 struct Parent {
   std::string socket;    // in the abstract namespace, to talk back
   std::string command;   // the user's command line

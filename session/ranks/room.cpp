@@ -34,7 +34,7 @@ void narrow(Room& room, uint64_t limit, uint64_t used, const std::string& name) 
   room.limit = fmt::format("{} = {}", name, limit);
 }
 
-// Those of this process's control group and the groups above it, in either version.
+// Applies the limits of this process's control group and the groups above it, in either version.
 void narrow_by_groups(Room& room) {
   for_each_group([&room](const std::string& controllers, const std::filesystem::path& folder, const std::string& name) {
     if (const auto limit = number_in(folder / "pids.max"))

@@ -22,10 +22,10 @@ constexpr uint64_t executed(uint64_t lists) {
 // Bytes of a tensor in the tables of a checkpoint, while it is saved and read back, and while it is only read; and of
 // each letter of its name, which occurs in many of them.
 constexpr uint64_t saved_tensor = 3440, read_tensor = 1750, letter = 25;
-// What the communicator keeps of a collective (Open MPI 4.1).
+// The communicator's bookkeeping for a collective (Open MPI 4.1).
 constexpr uint64_t collective = 1400;
 
-// What an allocation takes: a word more, in steps of 16.
+// The size of an allocation in the heap: a word more, in steps of 16.
 uint64_t allocated(uint64_t bytes) {
   return bytes == 0 ? 0 : std::max<uint64_t>(32, (bytes + 8 + 15) / 16 * 16);
 }

@@ -16,8 +16,8 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
 // otherwise, beside its arenas.
 void release_freed_memory();
 
-// What the shared object that has this address takes when it is used: its code and tables, in steps of 256 KiB, so that
-// not every build has other plans.
+// The memory that the shared object at this address takes when it is used: its code and tables, in steps of 256 KiB, so
+// that not every build has other plans.
 uint64_t loaded_bytes(const void* address);
 
 // The largest resident size of this process so far.

@@ -52,7 +52,7 @@ std::vector<double> ticks(const Axis& axis, int wanted) {
       step = m * unit;
       break;
     }
-  // Where neighbouring numbers are further apart than a step, some would be equal.
+  // If neighbouring numbers are further apart than a step, some ticks would be equal.
   const double first = std::ceil(axis.low / step);
   for (int k = 0; k < 3 * wanted && (first + k) * step <= axis.high + span * 1e-9; ++k)
     if (const double at = (first + k) * step; out.empty() || at > out.back()) out.push_back(at == 0 ? 0 : at);

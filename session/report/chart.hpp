@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// How the numbers of an axis are written.
+// The notation for the numbers of an axis.
 enum class Figures { plain, bytes, percent };
 
 struct Curve {
@@ -21,9 +21,9 @@ struct Chart {
   std::string title;
   Figures unit = Figures::plain;
   std::vector<Curve> lines;
-  // Of few points, as evaluations are: with a mark at each.
+  // Curves of few points, such as evaluations: with a mark at each.
   std::vector<Curve> marked;
-  // What was expected: a line across, of the whole width.
+  // Expected values: a line across the whole width.
   std::vector<Curve> levels;
   bool smooth = false;  // many points get a line of their means as well
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report prints in addition to the plan.
+// The facts that a report prints in addition to the plan.
 #pragma once
 
 #include "session/report/report.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run directory says of its past, for `engine report`.
+// The past of a run, read from its directory for `engine report`.
 #pragma once
 
 #include <filesystem>

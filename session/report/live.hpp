@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transient buffers of a plan are in use at a time, actions taken in list order.
+// The transient buffers of a plan that are in use at a time, actions taken in list order.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ Fullest fullest(const Plan& plan);
 // index, in all of them.
 uint64_t most_live(const Plan& plan, Line line, std::optional<uint32_t> arena = {});
 
-// The same of all transients in each arena, while one segment of "train" runs; each rounded as a layout does. 0 without
-// such a segment.
+// The most bytes of all transients in each arena, while one segment of "train" runs; each rounded as a layout does. 0
+// without such a segment.
 std::vector<uint64_t> live_in(const Plan& plan, const std::string& segment);
 
 // For a plan whose buffers have no place yet: sets the sizes of its arenas to what no layout can go below.

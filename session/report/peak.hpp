@@ -6,7 +6,8 @@
 
 namespace eng {
 
-// What a process holds besides its arenas, in bytes of host memory unless stated otherwise, and where its arenas are.
+// The memory that a process holds besides its arenas, in bytes of host memory unless stated otherwise, and where its
+// arenas are.
 struct Beside {
   uint64_t overhead = 0;         // code, libraries, stacks, the communicator
   uint64_t bookkeeping = 0;      // the plan itself
@@ -25,8 +26,8 @@ struct Peak {
   uint64_t host = 0;    // host memory of one rank: its arenas that are there, and what it holds besides arenas
   uint64_t device = 0;  // the device's own memory, including its driver's; a part of `host` if that is host memory
   uint64_t arena = 0;   // of that, the arena
-  // What must fit into the memory that the device reports. If that is host memory, the ranks of a machine share it.
-  // Otherwise each rank has its own device.
+  // The bytes that must fit into the memory that the device reports. If that is host memory, the ranks of a machine
+  // share it. Otherwise each rank has its own device.
   uint64_t rank = 0, machine = 0;
   uint64_t hosts = 0;    // host memory of the ranks of a machine together
   uint64_t storage = 0;  // of the ranks of a machine together

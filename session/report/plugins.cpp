@@ -103,7 +103,7 @@ std::string stem(const std::filesystem::path& file) {
   return name.substr(0, name.find('.'));
 }
 
-// Whether the file, or an interface in it, has this name.
+// True if the file, or an interface in it, has this name.
 bool is_called(const Candidate& candidate, const std::string& name) {
   const auto& all = candidate.description.provides;
   return stem(candidate.path) == name || candidate.description.id == name ||

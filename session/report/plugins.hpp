@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `engine plugins` prints.
+// The output of `engine plugins`.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ std::string print_plugins(const Registry& registry, bool why);
 // A line with the plugins that a build folder lacks so far, or "".
 std::string not_built_yet(const Registry& registry);
 
-// Why there is no such plugin: files that use the name otherwise, refused files that might be meant, how the one that
-// is meant is built, the folders that the user `asked` for, and one line about all others.
+// Explains a missing plugin: files that use the name otherwise, refused files that might be meant, how the one that is
+// meant is built, the folders that the user `asked` for, and one line about all others.
 std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name,
                             const std::vector<std::filesystem::path>& asked = {});
 // A plugin with all its options and presets. `what` is its id, the name of an interface it provides, or its file's name

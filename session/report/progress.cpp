@@ -101,7 +101,7 @@ std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
   const double waited = m.wait_seconds.data + m.wait_seconds.comm + m.wait_seconds.offload;
   const std::string skipped = m.skipped ? fmt::format(" skipped: overflow at loss scale {:g}", m.loss_scale) : "";
   const std::string padding = m.padding ? fmt::format(" pad: {:.1f}%", 100 * *m.padding) : "";
-  // Of a device apart, its memory is what is scarce; the host's is told beside it.
+  // If the device has memory of its own, that is what is scarce; the host's is printed beside it.
   const std::string memory = m.own_memory ? size_text(m.device_peak_bytes) + " host: " + size_text(m.host_peak_bytes)
                                           : size_text(std::max(m.device_peak_bytes, m.host_peak_bytes));
   const std::string mfu = std::isfinite(m.mfu) ? fmt::format(" mfu: {:.1f}%", m.mfu * 100) : "";
@@ -115,7 +115,7 @@ std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
 // A wrapped line could not be drawn over, so the bar has what is left of the line, and the text is cut.
 std::string live_text(std::string text, int64_t step, int64_t steps, size_t columns, bool colour) {
   constexpr size_t least = 10, most = 32;
-  // What other tools show as well goes first.
+  // Values that other tools show as well go first.
   if (const size_t at = text.find(" gpu: "), end = text.find(" wait: ");
       text.size() > columns && at < end && end != text.npos)
     text.erase(at, end - at);

@@ -10,7 +10,7 @@
 
 namespace eng {
 
-// How a run looks on a descriptor.
+// The look of a run on a descriptor.
 struct Look {
   bool terminal = false;  // one line is drawn over: a terminal, but for TERM=dumb
   bool colour = false;    // and NO_COLOR is not set
@@ -21,7 +21,7 @@ Look look_of(int fd);
 // step 50/300 loss: 6.1034 lr: 1.00e-04 grad_norm: 1.87 tok/s: 3610 mfu: 39.3% mem: 1.2GiB wait: 0% left: 18h05m
 // with `gpu: 96% 78C 352W 40.1GiB` before `wait:` if the device tells it.
 std::string step_text(const Metrics& metrics, int64_t steps, double seconds_left);
-// The same for a line of at most `columns` characters that is drawn over: with a bar, as far as there is room.
+// Like step_text, for a line of at most `columns` characters that is drawn over: with a bar, as far as there is room.
 // step 50/300 [==>            ] loss: 6.1034 lr: ...
 // `gpu:` is left out where the line would be too long with it.
 std::string live_text(std::string text, int64_t step, int64_t steps, size_t columns, bool colour);

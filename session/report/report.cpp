@@ -96,7 +96,7 @@ std::string communication_text(const Plan& plan, const ReportContext& c) {
                                        : "; the exposed part depends on comm.describe.flops\n");
 }
 
-// What must fit where.
+// The bytes that must fit, and where.
 std::string peak_text(const Plan& plan, const ReportContext& c) {
   const Peak peak = peak_of(plan, c);
   const auto line = [](const std::string& what, uint64_t n) {

@@ -14,7 +14,7 @@ bool is(const Call& call, const char* id) {
   return std::string(call.op->id) == id;
 }
 
-// Whether one of the views lies in one of the buffers.
+// True if one of the views lies in one of the buffers.
 bool touches(const std::vector<View>& views, const std::vector<Id>& buffers) {
   return std::any_of(views.begin(), views.end(), [&](const View& v) {
     return v.buffer && std::find(buffers.begin(), buffers.end(), v.buffer) != buffers.end();

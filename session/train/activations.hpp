@@ -10,8 +10,8 @@ namespace eng {
 // of the third such op of the block layers.0, and "layers.0.attention.0:1" the second output of its op; an output of
 // the block itself is "layers.0.output" (or "layers.0.output:1") as well.
 std::vector<Activation> activations_of(const Model& model);
-// Those with a name that one of the patterns matches (config/names.hpp), under the names that are matched. Throws
-// Error(Exit::usage) for a pattern that matches none, with the nearest names.
+// The activations with a name that one of the patterns matches (config/names.hpp), under the names that are matched.
+// Throws Error(Exit::usage) for a pattern that matches none, with the nearest names.
 std::vector<Activation> select_activations(const Model& model, const std::vector<std::string>& patterns);
 
 // All of them, for people and as a JSON array of objects.

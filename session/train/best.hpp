@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the evaluations of a run have come to: its best step, and whether it is over because nothing was gained.
+// The outcome of a run's evaluations: its best step, and whether it is over because nothing was gained.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Progression {
   void add(int64_t step, double loss);
   // With checkpoint.best: the step of the lowest loss so far; -1 before the first, and without the key.
   int64_t best() const { return best_.step; }
-  // Why the run ends before its last step; "" if it goes on.
+  // The reason why the run ends before its last step; "" if it goes on.
   std::string over() const;
   // Adds what a resumed run needs.
   void write(Facts& facts) const;

@@ -62,7 +62,7 @@ int64_t model_vocabulary(const Config& config, Registry& registry);
 // Notes for users: keys without effect with this data, ids that a model with this vocabulary never sees.
 std::vector<std::string> notes_of(const Config& config, const Data& data, int64_t vocabulary);
 
-// Which samples of a step belong to this rank. A micro-batch of the whole step has `world` x `rows` samples; rank r
+// The samples of a step that belong to this rank. A micro-batch of the whole step has `world` x `rows` samples; rank r
 // takes the r-th group of `rows` samples.
 struct Cut {
   int64_t rows = 1, accumulate = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device measures of itself while a run goes on (engine/monitor.h).
+// The measurements that a device makes of itself while a run goes on (engine/monitor.h).
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace eng {
 
-// What is not known is left out.
+// Unknown values are left out.
 struct DeviceUse {
   std::optional<uint64_t> used_bytes;                 // of its memory, by everybody
   std::optional<double> utilisation, celsius, watts;  // utilisation: share of the time, 0 to 1
@@ -21,7 +21,7 @@ struct DeviceUse {
 class DeviceMonitor {
  public:
   DeviceMonitor() = default;  // of a device without gauges
-  // Of the device of this name that the rank uses. A device without a monitor, or without a driver to ask, has no
+  // Monitors the device of this name that the rank uses. A device without a monitor, or without a driver to ask, has no
   // gauges.
   DeviceMonitor(Registry& registry, const std::string& device, uint32_t local_rank);
   // Asks the device, at most once a second, since the answer takes time. None in between, and if it tells nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many steps a run with [train] epochs has. It is known before anything is planned: the samples of the data are
+// The number of steps of a run with [train] epochs. It is known before anything is planned: the samples of the data are
 // counted first.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace eng {
 
 class Registry;
 
-// Whether the configuration says epochs instead of steps.
+// True if the configuration says epochs instead of steps.
 bool by_epochs(const Config& config);
 // epochs x samples / samples of a step, rounded up to whole steps. Throws Error(Exit::usage) if that is more than
 // train.steps may be.
@@ -21,7 +21,7 @@ uint64_t samples_per_step(const Config& config, uint32_t ranks);
 // If there are epochs, sets train.steps from the data, whose file must be built. Returns epochs_text, or "" without
 // epochs. Throws Error(usage, data).
 std::string count_steps(Config& config, Registry& registry, uint32_t ranks);
-// The same for a plan, which needs no data: without them, train.steps stays as it is, and the text says so.
+// Counts the steps for a plan, which needs no data: without them, train.steps stays as it is, and the text says so.
 std::string try_count_steps(Config& config, Registry& registry, uint32_t ranks);
 // "3 epochs of 1234 samples, 16 in a step: 232 steps"
 std::string epochs_text(const Config& config, uint64_t samples, uint32_t ranks);

@@ -24,7 +24,7 @@ bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= 64 && letter(name[0]) && std::all_of(name.begin(), name.end(), inner);
 }
 
-// What is wrong with a field that a source says it provides; "" if nothing is.
+// The fault in a field that a source says it provides; "" if there is none.
 std::string wrong_with(const eng_field& field, std::set<std::string>& seen) {
   if (!field.name || !is_name(field.name))
     return fmt::format("the name of a field is `{}`", field.name ? printable(field.name) : "(null)");

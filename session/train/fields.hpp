@@ -10,8 +10,8 @@
 
 namespace eng {
 
-// What the source of [data] says it provides beside tokens and labels; it is not opened. `generate`: what a text that
-// is generated has of it. Throws Error(Exit::environment) for an answer that is wrong in itself.
+// The fields that the source of [data] provides beside tokens and labels; it is not opened. `generate`: those that a
+// generated text has. Throws Error(Exit::environment) for an answer that is wrong in itself.
 Offered offered_fields(const Config& config, Registry& registry, bool generate);
 
 // Adds fields that the caller's own batches bring. Throws Error(Exit::usage) for another name than those that have a

@@ -26,7 +26,7 @@ Section defaults_of(Registry& registry, const std::string& device) {
   return {"device", std::move(settings)};
 }
 
-// Whatever an update computes in memory of tiers.
+// Visits each call of an update that computes in memory of tiers.
 template <class F>
 void each_host_update(const Plan& plan, F visit) {
   for (const Segment& segment : plan.program("train").segments)

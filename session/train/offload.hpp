@@ -10,7 +10,7 @@
 
 namespace eng {
 
-// What a tier that is storage says of itself.
+// The properties of a tier that is storage.
 struct Storage {
   std::string tier;
   uint64_t total = 0;          // bytes for the ranks of a machine together; 0: unknown
@@ -29,19 +29,21 @@ Offload make_offload(const Section& section, Registry& registry, bool apart, con
 // threads, and else its default options.
 std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host);
 
-// How updates on the host run.
+// The way in which updates on the host run.
 struct HostUpdate {
   uint32_t threads = 0, of = 0;  // of each rank: those of the update, those of what the host computes; 0: unknown
   bool beside = false;           // the device computes meanwhile
 };
-// Of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody was asked.
+// The host updates of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody
+// was asked.
 std::optional<HostUpdate> host_update(const Plan& plan, const Kernels* kernels);
 
 // Refuses an update on the host of a device with other kernels, if one of these does not promise the same bits
 // everywhere: the result would depend on where it runs. Throws Error that names the op.
 void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device);
 
-// What executes a plan with tiers. `kernels`: host_kernels, or null if the device's own memory is the host's.
+// The host's part of executing a plan with tiers. `kernels`: host_kernels, or null if the device's own memory is the
+// host's.
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
                uint32_t local_rank);
 

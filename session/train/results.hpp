@@ -22,7 +22,7 @@ std::vector<double> loss_sums(const Plan& plan, const float* values);
 double weighted(const Plan& plan, const std::vector<double>& sums);
 // The terms as means over `labels`; none for a model without terms.
 std::vector<Named> term_means(const Plan& plan, const std::vector<double>& sums, double labels);
-// What the observer of that number has seen.
+// The results of the observer with that number.
 std::vector<Named> observed(const Plan& plan, uint32_t observer, const float* values);
 
 }  // namespace eng

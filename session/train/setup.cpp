@@ -113,8 +113,8 @@ namespace {
 enum class Use : uint8_t { run, plan, sketch };
 }
 
-// Where no kernel was asked, one workspace of the card's cap stands for the scratch of all: those of a queue run one
-// after the other.
+// If no kernel was asked, one workspace of the card's cap stands for the scratch of all: those of a queue run one after
+// the other.
 static void cap_workspace(Setup& s) {
   if (s.target.workspace) s.plan.arenas[0].workspace = s.target.workspace;
 }

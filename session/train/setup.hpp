@@ -37,7 +37,7 @@ struct Setup {
   uint64_t stored = 0;             // tensors of the weights, if they are only read
 };
 
-// What a run's plan has for others to read, besides what training needs.
+// Values of a run's plan that others can read, besides those that training needs.
 struct Readable {
   bool gradients = false;                     // the last step's: they take memory of their own
   bool logits = false;                        // program "logits" and its result
@@ -54,16 +54,16 @@ struct Readable {
 Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
                  const Communicator* comm = nullptr, const Readable& readable = {});
 
-// The same, for a plan that is only looked at: without the bytes of constants, which may be hundreds of MiB.
+// Like make_setup, for a plan that is only looked at: without the bytes of constants, which may be hundreds of MiB.
 Setup make_plan_only(const Config& config, Registry& registry, const World& world = {}, const Readable& readable = {});
 
-// The same, before buffers get their places: the arenas have the sizes below which no layout can go.
+// Like make_plan_only, before buffers get their places: the arenas have the sizes below which no layout can go.
 Setup make_sketch(const Config& config, Registry& registry, const World& world = {});
 
 // For evaluating existing weights: without gradients and optimizer state.
 Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable = {});
 
-// Whether checkpoints have it: other tensors are made anew by every step.
+// True if checkpoints have it: other tensors are recomputed by every step.
 bool is_saved(const Tensor& tensor);
 // The tensors of a checkpoint.
 std::vector<TensorShare> saved_tensors(const Plan& plan);

@@ -31,7 +31,7 @@ std::string before_executor(Device& device, const Exchange& exchange, uint32_t r
 
 constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
 
-// What ranks exchange before a step, and after an evaluation.
+// The values that ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
   int64_t valid;    // counted labels of this rank
   int64_t padding;  // positions of this rank without a token

@@ -15,8 +15,8 @@
 
 namespace eng {
 
-// What is known of one step. The first group is a pure function of configuration, data and seeds; the second
-// depends on the machine and the moment.
+// The results of one step. The first group is a pure function of configuration, data and seeds; the second depends on
+// the machine and the moment.
 struct Metrics {
   int64_t step = 0;
   uint64_t tokens = 0;  // of all steps so far
@@ -41,7 +41,8 @@ struct Evaluation {
   uint64_t tokens = 0;  // valid labels
   double seconds = 0;
   std::vector<Named> terms = {};
-  // Of which perplexity is made, if that is not the loss: the first term that is one; NaN if there is none.
+  // The term from which perplexity is computed, if that is not the loss: the first cross entropy among the terms; NaN
+  // if there is none.
   std::optional<double> cross_entropy = {};
   double of_text() const { return cross_entropy.value_or(loss); }
 };
@@ -63,7 +64,7 @@ class Trainer {
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
 
-  // Of the checkpoint that was loaded: RunPoint::extra.
+  // Facts of the checkpoint that was loaded: RunPoint::extra.
   const std::map<std::string, std::string>& facts() const { return facts_; }
   // Algorithms of the device that were measured, as text; "" if nothing was.
   const std::string& choices() const { return choices_; }

@@ -36,9 +36,9 @@ class TrainingLoop {
  public:
   // Borrows all of them.
   TrainingLoop(Trainer& trainer, const Config& config, const Data& data, Listener& listener, const Training& options);
-  // Whether there is a step to make: not after the last one, nor after a stop.
+  // True if there is a step to make: not after the last one, nor after a stop.
   bool more() const { return !stopped_ && trainer_.step() < steps_ && over().empty(); }
-  // Why the run ends before its last step, although nobody stopped it; "" otherwise.
+  // The reason why the run ends before its last step without being stopped; "" otherwise.
   std::string over() const { return trainer_.step() < steps_ ? progression_.over() : ""; }
   // Makes one, with what is due after it: evaluation, checkpoint. A stop may leave the step out. With `given`, this
   // rank's batch, the data are not read; their position moves on by a step all the same. A batch without tokens is for
