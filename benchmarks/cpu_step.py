@@ -33,7 +33,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PLUGINS = ("cpu", "optim", "precision", "data")
 MODELS = {"llama": "llama_58m.toml", "opt": "opt_125m.toml"}
 PEERS = {"fp32": ["fp32"], "bf16": ["bf16", "autocast-bf16"], "fp16": ["fp16", "autocast-fp16"]}
-# The same instructions for PyTorch's own loops, for oneDNN and for MKL.
+# Instruction-set names for PyTorch's own loops, for oneDNN and for MKL.
 ISAS = {"auto": None, "avx2": ("avx2", "AVX2", "AVX2"), "avx512": ("avx512", "AVX512_CORE", "AVX512"),
         "avx512_bf16": ("avx512", "AVX512_CORE_BF16", None)}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What probes of the curvature job cost beside the gradients that they need: two each.
+"""Measures the cost of the curvature job's probes relative to their gradients, two for each probe.
 
     tools/dev build
     python3 benchmarks/curvature_cost.py [--rounds 5] [--words KEY=VALUE ...] [--out FILE.json]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a step from Python costs beside a step of `engine run`: the quickstart's model of a million parameters.
+"""Compares a step from Python with a step of `engine run`: the quickstart's model of a million parameters.
 
     tools/dev build
     python3 benchmarks/embed_step.py [--cycles 5] [--steps 30] [--build build] [--out FILE.json]
@@ -100,7 +100,7 @@ def main():
     medians = {name: statistics.median(times) for name, times in results.items()}
     base = medians["engine run"]
     for name, seconds in medians.items():
-        # Of each cycle its own ratio: what else the machine does changes slowly.
+        # Each cycle gives its own ratio, because the load of the machine changes slowly.
         ratios = [a / b for a, b in zip(results[name], results["engine run"])]
         print(f"{name:24} {seconds * 1e3:8.2f} ms  {100 * (statistics.median(ratios) - 1):+.2f} %")
     for given, seconds in BEYOND.items():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs that threads of the cpu device wait for each other: the quickstart's steps, alone and beside processes
+"""Measures what waiting between threads of the cpu device costs: the quickstart's steps, alone and beside processes
 that want the same cores.
 
     tools/dev build

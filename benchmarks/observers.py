@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the observer `stats` costs in a step, beside what `engine plan` says: the quickstart's model of a million parameters.
+"""Measures the cost of the observer `stats` in a step against the prediction of `engine plan`: the quickstart's model
+of a million parameters.
 
     tools/dev build
     python3 benchmarks/observers.py [--cycles 7] [--steps 30] [--build build] [--out FILE.json]

@@ -48,7 +48,8 @@ def played(args, words):
 
 
 def queues(actions):
-    """Of a traced step: bytes per second of the queues that read and write, and which part of it nothing is computed."""
+    """From a traced step: bytes per second of the queues that read and write, and the fraction of it without
+    computation."""
     busy, moved = {}, {}
     for queue, _, begin, end, size in actions:
         busy[queue] = busy.get(queue, 0) + end - begin

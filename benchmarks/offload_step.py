@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What states on tiers cost on this CPU: a training step with them beside one without, interleaved step by step.
+"""Measures the cost of states on tiers on this CPU: a training step with them beside one without, interleaved step by
+step.
 
     tools/dev build
     python3 benchmarks/offload_step.py [--folder DIR] [--rounds 9] [--words KEY=VALUE ...] [--out FILE.json]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long `engine run` takes to refuse a model that does not fit, and to say what would: from the start of the command
-to its end, with a LLaMA of 7 billion parameters on a device of 16 GiB.
+"""Measures how long `engine run` takes to refuse a model that does not fit and to propose changes: from the start of
+the command to its end, with a LLaMA of 7 billion parameters on a device of 16 GiB.
 
     tools/dev build
     python3 benchmarks/refusal.py [--times 9] [--build build] [--out FILE.json]

@@ -49,7 +49,7 @@ struct Bench {
   }
 };
 
-// The same values in bf16, rounded towards zero.
+// The tensor's values in bf16, rounded towards zero.
 Tensor in_bf16(const Tensor& t) {
   Tensor out({(t.count + 1) / 2});
   out.desc = t.desc, out.desc.dtype = ENG_BF16;

@@ -15,7 +15,7 @@ using fast::random_tensor;
 using fast::Run;
 using fast::Tensor;
 
-// The same values in 16 bits: bf16 rounded towards zero, f16 of a fixed exponent.
+// The tensor's values in 16 bits: bf16 rounded towards zero, f16 of a fixed exponent.
 Tensor narrowed(const Tensor& t, int32_t dtype) {
   if (dtype == ENG_F32) return t;
   Tensor out({(t.count + 1) / 2});

@@ -107,7 +107,7 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// What is not on the device.
+// Bytes outside of the device, by tier.
 Json tier_bytes(const Plan& plan) {
   Json out = Json::object();
   for (uint32_t a = plan.first_tier; a < plan.arenas.size(); ++a) out[plan.arenas[a].device] = plan.arenas[a].total();
