@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel is given: shapes and attributes (Call), addresses (Args), and how it refuses (Error).
+// The inputs of a kernel: shapes and attributes (Call), addresses (Args), and how it refuses (Error).
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,7 @@ struct Call {
   }
   int64_t integer(const char* key) const { return attr(key).i; }
   double real(const char* key) const { return attr(key).f; }
-  // Of an attribute that may be absent.
+  // The value of an attribute that may be absent.
   int64_t integer_or(const char* key, int64_t fallback) const {
     for (const auto& [name, value] : attrs)
       if (name == key) return value.i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a plugin in C++ reports errors: it throws Error, and `guarded` turns that into a status and a text at the C
-// boundary. No exception leaves a function of the ABI.
+// Errors of a plugin in C++: it throws Error, and `guarded` turns that into a status and a text at the C boundary. No
+// exception leaves a function of the ABI.
 #pragma once
 
 #include <exception>
@@ -60,7 +60,8 @@ eng_status guarded(eng_error* sink, Body&& body) noexcept {
   return guarded_in(
       sink, [](const std::string& text, bool) { return text; }, body);
 }
-// The same; `doing`, such as "opening a tokenizer", says what was being done when something unexpected happened.
+// Like the first `guarded`; `doing`, such as "opening a tokenizer", says what was being done when something unexpected
+// happened.
 template <class Body>
 eng_status guarded(eng_error* sink, const char* doing, Body&& body) noexcept {
   return guarded_in(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables.
+// Code that model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables.
 #pragma once
 
 #include <algorithm>
@@ -120,7 +120,7 @@ inline void block(eng_build* b, const std::string& name, uint32_t tmpl, const st
   b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
 }
 
-// What a block of a template takes; every block has one output.
+// The inputs of a block of a template; every block has one output.
 struct Signature {
   uint32_t params, inputs;
 };

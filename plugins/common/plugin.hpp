@@ -8,7 +8,7 @@
 
 namespace common {
 
-// Which table the host asks for: is(ENG_KERNELS_KIND, "cpu").
+// The table that the host asks for: is(ENG_KERNELS_KIND, "cpu").
 struct Asked {
   const char *kind, *name;
   bool operator()(const char* k, const char* n) const { return std::strcmp(kind, k) == 0 && std::strcmp(name, n) == 0; }

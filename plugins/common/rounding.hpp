@@ -17,7 +17,7 @@ struct Rounding {
         stream(static_cast<uint32_t>(c.integer("stream"))),
         first(c.integer("first")) {}
 
-  // What is added to value k of element i of the call.
+  // The random number added to value k of element i of the call.
   uint32_t number(uint32_t update, int64_t i, size_t k) const {
     const auto e = static_cast<uint64_t>(first + i);
     const PhiloxWords w = philox4x32_10(e / 32 * 16 + e % 16, update | uint64_t{stream | 0x80000000u} << 32, seed);

@@ -7,7 +7,7 @@
 #include "engine/ops.h"
 #include "kernel.hpp"
 
-// Of functions that a GPU computes too.
+// For functions that a GPU computes too.
 #ifdef __CUDACC__
 #define ENG_HOST_DEVICE __host__ __device__
 #else

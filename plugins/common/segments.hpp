@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the documents of a sample lie, from its segments (engine/ops.h). Without segments a sample is one document.
+// The ranges of the documents of a sample, from its segments (engine/ops.h). Without segments a sample is one document.
 // Inlined always: files for newer instruction sets read this header too, and their copies must not be shared.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace cpu {
 
-// Whether token t is the first of a document, but not of the sample.
+// True if token t is the first of a document, but not of the sample.
 __attribute__((always_inline)) inline bool begins_document(const int32_t* segments, int64_t t) {
   return segments && t > 0 && segments[t] != segments[t - 1];
 }

@@ -37,7 +37,7 @@ std::string bytes_text(uint64_t n) {
   return text + " bytes";
 }
 
-// What would bring the scratch below the cap.
+// Changes that would bring the scratch below the cap.
 std::string remedies(const Shape& s, uint32_t arch, const AttentionOptions& o, uint64_t need) {
   std::string text;
   Shape part = s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes attention: cuDNN or the plugin's own kernels. The one place that decides. It depends on the call and on
-// [device] alone, so that a plan without a GPU, and without cuDNN, is the plan of the run.
+// Chooses who computes attention: cuDNN or the plugin's own kernels. The one place that decides. It depends on the call
+// and on [device] alone, so that a plan without a GPU, and without cuDNN, is the plan of the run.
 #pragma once
 
 #include "../common/call.hpp"
@@ -15,7 +15,7 @@ struct AttentionOptions {
   uint64_t cap = uint64_t{512} << 20;          // bytes: the most scratch of a call
   uint64_t version = sdpa::known_versions[0];  // the cuDNN that the plan counts on
 };
-// How they go from describe to the kernels: eng_device_info.settings.
+// Passes the options from describe to the kernels: eng_device_info.settings.
 void put(const AttentionOptions& options, eng_device_info& info);
 
 struct AttentionChoice {

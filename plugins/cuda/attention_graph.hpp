@@ -15,7 +15,7 @@ namespace cuda::sdpa {
 // The loaded cuDNN as a number: 91900 is 9.19.0. Throws Error(ENG_UNAVAILABLE) if there is none.
 uint64_t loaded_version();
 
-// Where a graph is to run: on a GPU, or, to learn what cuDNN would do there, on one that is described.
+// The target of a graph: a GPU, or, to learn what cuDNN would do there, one that is described.
 struct Place {
   uint32_t arch;           // 90 for sm_90
   uint32_t processors;     // SMs
@@ -23,7 +23,7 @@ struct Place {
   std::string properties;  // as cuDNN writes them, in JSON
 };
 
-// What cuDNN compiled for one shape. It may be executed on several addresses.
+// A graph that cuDNN compiled for one shape. It may be executed on several addresses.
 class Graph {
  public:
   // `linear`: see attention_workspace.hpp. Throws Error(ENG_UNSUPPORTED) with cuDNN's reason if it refuses.

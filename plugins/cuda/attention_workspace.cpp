@@ -17,7 +17,7 @@ struct Engines {
   uint64_t whole;  // fewer key heads than query heads: copies of dk and dv for all of these, summed afterwards
 };
 constexpr Engines engines[] = {
-    // Of the forward, cuDNN takes larger heads, too; nobody has asked how much larger.
+    // In the forward cuDNN takes larger heads, too; how much larger was not tried.
     {80, 256, 128, 0, 128, 64, 2},
     {90, 256, 256, 256, 256, 128, 2},
     {100, 256, 128, 0, 0, 0, 4},

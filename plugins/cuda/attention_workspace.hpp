@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuDNN answers for attention, known without cuDNN and without a GPU, so that a plan knows it: which shapes it
+// cuDNN's answers for attention, known without cuDNN and without a GPU, so that a plan knows them: which shapes it
 // takes, and how much scratch it wants. cuDNN's own answers for described GPUs were collected and put into formulas;
 // tests/cuda/cudnn asks it again and compares.
 #pragma once
@@ -23,7 +23,7 @@ constexpr uint64_t known_versions[] = {91900, 92700};
 constexpr uint64_t linear_since = 92500;
 
 std::string version_text(uint64_t version);  // 91900: "9.19.0"
-// Of "9.19.0"; 0 if that is none of the known ones.
+// The version number of "9.19.0"; 0 if that is none of the known ones.
 uint64_t known_version(const std::string& text);
 
 struct Answer {
@@ -32,7 +32,7 @@ struct Answer {
 };
 Answer answer(const Shape& shape, uint32_t arch, uint64_t version);
 
-// Whether the gradient is to be computed by that engine.
+// True if the gradient is to be computed by that engine.
 constexpr bool linear(const Shape& s, uint32_t arch, uint64_t version) {
   return s.backward && arch == 90 && version >= linear_since;
 }

@@ -219,7 +219,7 @@ class Chosen final : public library::Algorithm {
   }
 
  private:
-  // What the library proposes and is allowed, in its order.
+  // The algorithms that the library proposes and that are allowed, in its order.
   std::vector<cublasLtMatmulAlgo_t> propose() const {
     const Preference preference(p_, scratch_, numbers_);
     std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
@@ -236,7 +236,7 @@ class Chosen final : public library::Algorithm {
     return out;
   }
 
-  // Of a run's choices. Checked as if it had been proposed: its text may have been changed.
+  // Restores an algorithm from a run's choices. Checked as if it had been proposed: its text may have been changed.
   void restore(const std::string& text, const std::string& product) {
     const std::string algorithm = "the measured algorithm of product " + product;
     cublasLtMatmulHeuristicResult_t result{};

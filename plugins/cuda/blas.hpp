@@ -13,7 +13,7 @@ namespace cuda::blas {
 // A handle of cuBLASLt for the current device. Throws Error.
 std::shared_ptr<cublasLtContext> create();
 
-// What the plugin gives its kernels.
+// The matrix products that the plugin gives its kernels.
 extern const library::Table products;
 
 }  // namespace cuda::blas

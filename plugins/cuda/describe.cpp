@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device is: from the properties of the GPU that is here, or for a described card from its name, without any
+// Describes the device: from the properties of the GPU that is here, or for a described card from its name, without any
 // GPU or driver.
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace cuda {
 namespace {
 
-// What kernels ask of a card that the engine's own description of it does not say.
+// Properties of a card that kernels need and that the engine's own description of it lacks.
 struct Known {
   std::string_view describe;  // [device] describe
   uint32_t arch, processors;

@@ -143,7 +143,7 @@ void Device::check(cudaError_t error, std::string_view doing, void* queue, bool 
   cuda::check(error, text, known);
 }
 
-// What surrounds a launch.
+// Called before and after a launch.
 void enter(void* device, const eng_exec&) {
   of(device).enter();
 }

@@ -37,7 +37,7 @@ struct Choices {
 // Throws Error.
 Options options_of(const eng_options* options);
 
-// What eng_device.create makes; the argument `device` of eng_kernel.prepare.
+// The device that eng_device.create makes; the argument `device` of eng_kernel.prepare.
 struct Device {
   int index = 0;  // among the visible devices
   Options options;
@@ -62,7 +62,7 @@ inline Device& of(void* self) {
 
 std::string device_name();
 
-// How a function of the table calls CUDA: body(device), with its GPU the current one of this thread.
+// Calls CUDA in a function of the table: body(device), with its GPU the current one of this thread.
 template <class Body>
 eng_status entered(void* self, eng_error* sink, Body&& body) {
   return guarded(sink, device_name, [&] {
@@ -70,7 +70,7 @@ eng_status entered(void* self, eng_error* sink, Body&& body) {
     body(of(self));
   });
 }
-// The same for what gives something back and can report nothing.
+// Like `entered`, for functions that release something and can report nothing.
 template <class Body>
 void quietly(void* self, Body&& body) {
   cudaSetDevice(of(self).index);
@@ -95,18 +95,18 @@ void add_cudnn_attention(List& list);
 
 // The number of visible devices; if it is 0, `why` says what is missing.
 int device_count(std::string& why);
-// Of CUDA, such as "13.0". driver: what it supports; "": there is none.
+// The versions of CUDA, such as "13.0". driver: what it supports; "": there is none.
 struct Versions {
   std::string driver, runtime;
 };
 Versions versions();
 // Throws Error.
 cudaDeviceProp properties_of(int index);
-// Of sm_90: 90.
+// The architecture number: 90 for sm_90.
 uint32_t arch_of(const cudaDeviceProp& properties);
 // "NVIDIA H100 80GB HBM3, sm_90, 132 processors".
 std::string text_of(const cudaDeviceProp& properties);
-// How a function of the table returns a text: all of its size, and what has room.
+// Returns a text from a function of the table: all of its size, and what has room.
 void put_text(const std::string& all, char* text, uint64_t capacity, uint64_t* size);
 
 }  // namespace cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `engine doctor` prints of this machine's GPUs: those that this process sees, by the CUDA runtime; and what the
-// driver's management library knows of them. Neither makes a context.
+// The description of this machine's GPUs that `engine doctor` prints: those that this process sees, by the CUDA
+// runtime; and what the driver's management library knows of them. Neither makes a context.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -44,7 +44,7 @@ std::string ecc(const nvml::Library& m, nvml::Device gpu) {
   std::string text = now ? "ECC: on" : "ECC: off";
   if (now != next) text += next ? ", on after the next start" : ", off after the next start";
   unsigned long long errors = 0;
-  // Those that were not corrected, since the driver was loaded.
+  // Counts the uncorrected errors since the driver was loaded.
   if (now && m.get(errors, m.ecc_errors, gpu, 1u, 0u))
     text += ", " + std::to_string(errors) + " uncorrected errors" + (errors ? ": its results cannot be trusted" : "");
   if (m.mig && m.mig(gpu, &now, &next) == nvml::ok && now) text += "; MIG on";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a product takes: [device] tune.
+// Measures how long a product takes: [device] tune.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver's management library measures of a GPU as it works (engine/monitor.h).
+// The measurements of a GPU at work by the driver's management library (engine/monitor.h).
 #pragma once
 
 #include "engine/monitor.h"

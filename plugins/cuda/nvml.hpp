@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of NVIDIA's management library (libnvidia-ml.so.1, a part of the driver) is asked: the functions and structs
-// that NVIDIA's documentation gives for it. It is loaded when it is needed, for most machines that build this have
-// none.
+// The part of NVIDIA's management library (libnvidia-ml.so.1, a part of the driver) that is used: the functions and
+// structs that NVIDIA's documentation gives for it. It is loaded when it is needed, for most machines that build this
+// have none.
 #pragma once
 
 #include <dlfcn.h>
@@ -69,7 +69,7 @@ class Library {
   int (*const processes)(Device, unsigned*, Process*) = find("nvmlDeviceGetComputeRunningProcesses_v3");
   int (*const process_name)(unsigned, char*, unsigned) = find("nvmlSystemGetProcessName");
 
-  // Whether it may be asked: from here to the destructor. Not without a driver.
+  // True if the library can be used: from here to the destructor. Not without a driver.
   const bool here = init && shutdown && init() == ok;
 
   // A number that this GPU and this driver tell.

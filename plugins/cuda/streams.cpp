@@ -77,7 +77,7 @@ eng_status event_elapsed(void* self, void* begin, void* end, double* seconds, en
 
 eng_status capture_begin(void* self, void* queue, eng_error* sink) {
   return entered(self, sink, [&](Device& d) {
-    // Of this thread alone: ranks that are threads, and writers of checkpoints, may call CUDA meanwhile.
+    // Captures for this thread alone: ranks that are threads, and writers of checkpoints, may call CUDA meanwhile.
     d.check(cudaStreamBeginCapture(stream_of(queue), cudaStreamCaptureModeThreadLocal), "beginning a capture", queue);
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of the plugin's ops must bring, and its attributes.
+// The required inputs of a call of the plugin's ops, and its attributes.
 #pragma once
 
 #include <cmath>

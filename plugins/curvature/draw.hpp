@@ -16,7 +16,7 @@ inline uint64_t sample_limit(double rate, double share) {
   return all >= 1 ? uint64_t{1} << 32 : static_cast<uint64_t>(all * 0x1p32);
 }
 
-// Of one parameter.
+// Draws the random numbers of one parameter.
 struct Drawing {
   uint64_t seed;
   uint32_t stream;

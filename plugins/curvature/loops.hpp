@@ -7,7 +7,7 @@
 
 namespace curvature {
 
-// What the random numbers of a call depend on.
+// The values that determine the random numbers of a call.
 struct Drawn {
   uint64_t seed;
   uint32_t stream, counter;

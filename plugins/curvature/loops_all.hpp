@@ -35,8 +35,8 @@ CURVATURE_INLINE void draw_eight(const Drawn& d, uint32_t purpose, uint32_t coun
   }
 }
 
-// What 1,024 elements from `element` of the parameter on are multiplied by: the bit of the sign, and for those that are
-// not in the sample no bit of `keep`.
+// The factors of 1,024 elements from `element` of the parameter on: the bit of the sign, and for those that are not in
+// the sample no bit of `keep`.
 struct Signs {
   alignas(64) uint32_t sign[group], keep[group];
 };

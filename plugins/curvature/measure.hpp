@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the states say of each tensor and row, and what the sites say of activations.
+// Measures of each tensor and row from the states, and of activations from the sites.
 #pragma once
 
 #include "host.hpp"
@@ -11,7 +11,7 @@ namespace curvature {
 // `share`: of the expected sample, that job.max_parameters leaves.
 std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share);
 
-// What was counted at the sites, over `tokens` positions.
+// The counts at the sites, over `tokens` positions.
 std::vector<Site> measure_sites(Host& host, uint64_t tokens);
 
 // The sparsity of tensors and rows: docs/analysis.md, "Which sparsity a tensor has".

@@ -38,7 +38,7 @@ namespace curvature {
 // values. in: plus (n), grad (n), mean (n), m2 (n), scalars: factor = [LR], share = [LR + 1], weight = [LR + 2],
 // counters; out: mean, m2, in place. attr: rate f.
 #define CURVATURE_OP_HUTCHINSON "eng.curvature.hutchinson/1"
-// The same with x = (grad * grad) * factor, for all elements.
+// Like hutchinson with x = (grad * grad) * factor, for all elements.
 // in: grad (n), mean (n), m2 (n), scalars; out: mean, m2, in place.
 #define CURVATURE_OP_FISHER "eng.curvature.fisher/1"
 // The bits of x.  in: x, any type; out: y, as x.

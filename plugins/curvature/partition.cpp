@@ -30,7 +30,7 @@ Partition::Threshold threshold_of(const Job& job, double given, const std::vecto
   return {maths::quantiles(measured, std::span(&given, 1))[0], given};
 }
 
-// What is not measured is in neither of the two classes: no comparison with NaN holds.
+// Unmeasured rows are in neither of the two classes: no comparison with NaN holds.
 Class class_of(const Partition& p, const Measures& m) {
   if (m.magnitude > p.functional_hessian.value && m.below < p.functional_sparsity.value) return Class::functional;
   if (m.magnitude < p.sensitive_hessian.value && m.below > p.sensitive_sparsity.value) return Class::sensitive;

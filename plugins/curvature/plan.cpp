@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the job keeps, and the ops of its programs.
+// The states that the job keeps, and the ops of its programs.
 #include <algorithm>
 #include <cmath>
 
@@ -166,7 +166,7 @@ eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* erro
   });
 }
 
-// What it measured, and the most that it has beside that at a time: pieces of a tensor; a picture with its surface and
+// The measures, and the most that the job has beside them at a time: pieces of a tensor; a picture with its surface and
 // the library that draws it; or, later, the text of results.json beside what that library keeps. What a row, a tensor,
 // a mark of a chart and a unit take is measured: their numbers, and their text.
 eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,

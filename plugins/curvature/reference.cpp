@@ -12,7 +12,7 @@ namespace {
 
 using cpu::Reals;
 
-// What a call draws.
+// The random draws of a call.
 struct PlainDraw {
   Draw draw;
   Drawing drawing;

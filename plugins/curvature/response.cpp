@@ -29,7 +29,7 @@ std::vector<double> losses_of(const Job& job, Host& host, uint32_t split, uint32
   return out;
 }
 
-// Of values that need not be finite: then there is none.
+// The interval over values that need not be finite: then there is none.
 Interval interval_over(const std::vector<double>& values, double level) {
   maths::Moments all;
   for (double x : values) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What noise in the parameters of each class does to the loss.
+// Measures the effect on the loss of noise in the parameters of each class.
 #pragma once
 
 #include "host.hpp"
@@ -7,7 +7,7 @@
 
 namespace curvature {
 
-// How far the job is; kept by eng_job_api.save.
+// The progress of the job; kept by eng_job_api.save.
 struct Progress {
   int64_t probes = 0, cells = 0;
   static Progress read(Host& host);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an analysis found, as plain data: the job fills it, report/ writes it.
+// The results of an analysis as plain data: the job fills it, report/ writes it.
 //
 // A number that was not measured, or is not finite, is `none`; it becomes null, an empty field or a dash. Counts are
 // exact. "Share" is a number from 0 to 1.
@@ -20,12 +20,12 @@ struct Interval {
   double mean = none, low = none, high = none;
 };
 
-// Where the partition puts a tensor or a row.
+// The class of a tensor or a row in the partition.
 enum class Class { functional, sensitive, both };
 inline constexpr Class classes[] = {Class::functional, Class::sensitive, Class::both};
 
-// Of a tensor, or of one row of it. H is the diagonal of the Hessian of the mean loss of a token; with "fisher", that
-// of the empirical Fisher matrix.
+// The measures of a tensor, or of one row of it. H is the diagonal of the Hessian of the mean loss of a token; with
+// "fisher", that of the empirical Fisher matrix.
 struct Measures {
   Interval hessian;         // the mean of H over the measured elements
   double magnitude = none;  // the mean of |H| over them: the x axis of the phase diagram is its log10
@@ -114,7 +114,7 @@ struct Embedding {
 };
 
 struct Results {
-  // What the engine knows of the run, a JSON object (eng_job_api.facts): timestamp, version, commit, device, precision,
+  // The engine's facts about the run, a JSON object (eng_job_api.facts): timestamp, version, commit, device, precision,
   // ranks, model {plugin, hash, parameters, layers}, data {hash, windows}, memory {planned, measured}.
   std::string facts = "{}";
   std::vector<std::pair<std::string, std::string>>

@@ -63,7 +63,7 @@ class Work {
   }
 
  private:
-  // What the saved states are of, the parameters, and the step.
+  // Reads the saved progress, and fixes the step and the share of the parameters.
   void start() {
     progress_ = Progress::read(host_);
     host_.program(program_keep);

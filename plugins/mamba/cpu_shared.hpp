@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels for the device `cpu` share. A task is one sequence and one block of channels. Blocks depend on the
-// number of channels only, and sums over sequences and blocks are made at the end, in order, so the bits do not depend
-// on the threads.
+// Code that the kernels for the device `cpu` share. A task is one sequence and one block of channels. Blocks depend on
+// the number of channels only, and sums over sequences and blocks are made at the end, in order, so the bits do not
+// depend on the threads.
 //
 // The activations and their gradients, and the convolution's weights, have one type: f32, bf16 or f16. What the loops
 // take as f32 only is widened into scratch memory first; sums stay f32 until they are complete.

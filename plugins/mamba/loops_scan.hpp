@@ -109,7 +109,7 @@ void scan(const Sizes& s, const ScanIn<T>& in, T* y, float* states, float* runni
   });
 }
 
-// What the backward of one chunk needs for a register of channels. All of it is in scratch memory.
+// The values that the backward of one chunk needs for a register of channels. All of it is in scratch memory.
 struct Chunk {
   float *step, *u;  // of each token: (chunk, width)
   float* dy;        // gradient of y before the gate: (chunk, width)

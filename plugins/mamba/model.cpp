@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t embed_template = 0, layer_template = 1, head_template = 2;
 
-// How a new parameter is filled.
+// The initialisation of a new parameter.
 struct Init {
   const char* op;
   std::vector<eng_attr> attrs;

@@ -52,7 +52,7 @@ struct Conv {
                   channels = c.in[1].dims[0], taps = c.in[1].dims[2];
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t e = 0; e < channels; ++e) {
-        // Where the state keeps the x of token t, from 1 - taps to -1: the tokens before this call.
+        // The index in the state of the x of token t, from 1 - taps to -1: the tokens before this call.
         const auto kept = [&](int64_t t) { return (b * (taps - 1) + taps - 1 + t) * channels + e; };
         const auto at = [&](int64_t t) {
           return t >= 0 ? x[(b * tokens + t) * stride + e] : step ? last[kept(t)] : 0.0;
@@ -184,7 +184,7 @@ struct ScanGrad {
           y[t] = d[e] * u[(first + t) * channels + e];
         }
         const int32_t* segments = cpu::segments_of(a, 9, b, tokens);
-        // Whether h of the token before counts.
+        // True if h of the token before counts.
         const auto goes_on = [&](int64_t t) { return t > 0 && !cpu::begins_document(segments, t); };
         // h of state n after each token; returns its A.
         const auto walk = [&](int64_t n) {

@@ -134,7 +134,7 @@ MPI_Datatype type_of(int32_t dtype) {
   throw Error{ENG_UNSUPPORTED, "MPI sums f32 and f64 only; [comm] reduce = \"tree\" sums every dtype"};
 }
 
-// What both reductions share.
+// The part that both reductions share.
 struct Reduction : Collective {
   MPI_Datatype type;
   uint64_t size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the messages to and from each other rank have stood still. The deadline is for a rank that does not come, or
-// that stopped; it does not limit how long a large transfer takes.
+// Measures how long the messages to and from each other rank have stood still. The deadline is for a rank that does not
+// come, or that stopped; it does not limit how long a large transfer takes.
 #pragma once
 
 #include <algorithm>

@@ -22,7 +22,8 @@ struct Collective : common::Collective<Comm> {
   }
 };
 
-// What all bound ones have: addresses, and how they are enqueued. Lives as long as captured graphs with it.
+// The part that all bound collectives share: addresses, and how they are enqueued. Lives as long as captured graphs
+// with it.
 template <class K>
 struct Enqueued {
   const K& k;

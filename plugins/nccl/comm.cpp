@@ -163,7 +163,7 @@ void Comm::enqueue(Group& group, const std::function<void(ncclComm_t)>& body) {
 }
 
 void Comm::poll() {
-  // What has just ended on a queue may have failed in a way that the watching thread has not seen yet.
+  // A collective that has just ended on a queue may have failed in a way that the watching thread has not seen yet.
   if (!failed_) {
     const std::lock_guard lock(state_);
     look_at_library();

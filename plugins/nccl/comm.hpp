@@ -40,7 +40,7 @@ struct Library {
 
 struct Group : common::Group {
   std::shared_ptr<Library> library;  // NULL on ranks that are not members
-  // What the watching thread has seen.
+  // Progress that the watching thread has seen.
   uint64_t seen = 0;
   Clock::duration waited{};
 };
@@ -56,7 +56,7 @@ class Comm {
   // All ranks call it, before anything else. Throws Error if two of them would have one GPU.
   void take_gpu();
   void make_group(eng_id id, const uint32_t* ranks, uint32_t n);
-  // Of which this rank is a member. The first call makes group 1's communicator of NCCL.
+  // The group, of which this rank is a member. The first call makes group 1's communicator of NCCL.
   Group& group(eng_id id);
   void exchange_bytes(const void* mine, uint64_t bytes, void* all);
   void poll();

@@ -8,7 +8,7 @@
 
 namespace nccl {
 
-// What a rank tells the others. The bytes are sent as they are.
+// A rank's message to the others about its GPU. The bytes are sent as they are.
 struct Gpu {
   int32_t visible = 0;  // GPUs that the rank sees; 0: none, or CUDA does not start. Then its device says why
   int32_t number = -1;  // of its own among them; -1: there are too few

@@ -7,7 +7,7 @@
 
 namespace nccl {
 
-// What a rank says of itself, and rank 0 of all. The bytes are sent as they are.
+// A rank's message about itself, and rank 0's about all. The bytes are sent as they are.
 struct Peer {
   static constexpr uint64_t magic = 0x326c63636e676e65;  // "engnccl2"
   static constexpr uint32_t unknown = UINT32_MAX;

@@ -80,7 +80,7 @@ using Wires = std::vector<std::unique_ptr<Wire>>;  // some may be NULL
 
 // True if nothing is left to be sent.
 bool idle(const Wires& wires);
-// What can be waited for: `fd`, or -1, and all of the wires.
+// The descriptors that can be waited for: `fd`, or -1, and all of the wires.
 std::vector<pollfd> polled(int fd, const Wires& wires);
 // Until one of them can do something, for at most 50 ms.
 void wait_for(std::vector<pollfd> fds);

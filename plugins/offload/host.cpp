@@ -32,7 +32,7 @@ uint64_t mapped_size(uint64_t bytes) {
 
 constexpr int most_nodes = 1024;
 
-// Whether a list of processors, "0-3,8,10-11", has one on which this process may run.
+// True if a list of processors, "0-3,8,10-11", has one on which this process may run.
 bool has_own(const std::string& list, const cpu_set_t& own) {
   for (const char* at = list.c_str(); *at;) {
     char* end = nullptr;

@@ -46,7 +46,7 @@ inline eng_status adam_scalars(double beta1, double beta2, uint64_t k, float* ou
   return ENG_OK;
 }
 
-// Whether the precision policy keeps masters and states in bf16.
+// True if the precision policy keeps masters and states in bf16.
 inline eng_status in_bf16(eng_build* b, const eng_update& run, bool* out, eng_error* error) {
   eng_desc master{};
   if (eng_status s = b->api->shape(b, run.master, &master, error)) return s;
@@ -109,7 +109,7 @@ eng_status emit_last(eng_build* b, const eng_update& run, const char* op, const 
   return b->api->emit(b, op, in, n_in, outs, n_out + writes, all, n_attrs + writes, error);
 }
 
-// The same for an op that can also round at random, and does so where masters are kept in bf16.
+// Emits an op that can also round at random, and does so where masters are kept in bf16.
 template <uint32_t n_in, uint32_t n_out, uint32_t n_attrs>
 eng_status emit_update(eng_build* b, const eng_update& run, const char* op, const eng_id (&in)[n_in],
                        const eng_id (&out)[n_out], const eng_attr (&attrs)[n_attrs], eng_error* error) {

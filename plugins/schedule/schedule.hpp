@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both schedules read and check.
+// The options and checks that both schedules share.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the four strategies share. They differ only in the roles of which a rank keeps a part.
+// Code that the four strategies share. They differ only in the roles of which a rank keeps a part.
 //
 //            WEIGHT  MASTER  STATE  GRAD
 //   none     whole   whole   whole  part   (gathered for the update)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives of any communicator are prepared from, and the table of their kernels.
+// The descriptions from which the collectives of any communicator are prepared, and the table of their kernels.
 #pragma once
 
 #include "../kernel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a rank has given up.
+// The reason why a rank has given up.
 #pragma once
 
 #include <atomic>

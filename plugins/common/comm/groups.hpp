@@ -21,7 +21,7 @@ struct Group {
   Place place;
 };
 
-// What one rank tells another of its place. Its bytes are sent as they are.
+// One rank's message to another about its place. Its bytes are sent as they are.
 struct Answer {
   uint32_t there = 0;  // 1: this is an answer
   uint32_t group = 0, what = 0, waiting = 0;
@@ -84,7 +84,7 @@ class Groups {
                        [&](uint32_t other) { return other == rank || answers[other].there; });
   }
 
-  // Where this rank is, for one that waits in group `asked`: there, or in another group if it waits in that.
+  // This rank's place, for a rank that waits in group `asked`: there, or in another group if it waits in that.
   Answer answer(eng_id asked) const {
     const G* about = &host;
     if (const auto it = all.find(asked); it != all.end()) about = &it->second;

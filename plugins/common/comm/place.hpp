@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank is in the sequence of a group's collectives, and how that is told to people.
+// The place of a rank in the sequence of a group's collectives, and its text for people.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace common {
 
 using Clock = std::chrono::steady_clock;
 
-// What a rank can wait for.
+// The calls that a rank can wait for.
 enum class What : uint32_t { exchange, all_gather, all_to_all, broadcast, reduce_scatter, all_reduce };
 inline const char* name_of(What what) {
   static const char* const names[] = {"exchange",      "eng.all_gather",     "eng.all_to_all",

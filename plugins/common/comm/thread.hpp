@@ -10,7 +10,7 @@
 
 namespace common {
 
-// Of this thread, and of those that it starts: signals are for the host's threads.
+// Blocks signals for this thread and those that it starts: signals are for the host's threads.
 inline void leave_signals_to_host() {
   sigset_t all;
   sigfillset(&all);

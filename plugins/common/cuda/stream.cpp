@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a launch begins and ends in a plugin whose kernels run on a device of another plugin: all that it knows of the
-// device is the stream.
+// Begins and ends a launch in a plugin whose kernels run on a device of another plugin: all that it knows of the device
+// is the stream.
 #include <cuda_runtime_api.h>
 
 #include "../error.hpp"

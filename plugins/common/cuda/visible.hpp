@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the GPUs that a rank sees it takes: one rule for the device and for communicators.
+// Chooses a rank's GPU among those that it sees: one rule for the device and for communicators.
 #pragma once
 
 #include <cstdint>

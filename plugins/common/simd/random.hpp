@@ -157,8 +157,8 @@ SIMD_INLINE inline void philox(words& c0, words& c1, words& c2, words& c3, uint6
   }
 }
 
-// What is added to 32 neighbouring elements, from element `first` of a parameter on, before they are cut off: r[k] for
-// the k-th value that an update stores.
+// Random numbers that are added to 32 neighbouring elements, from element `first` of a parameter on, before they are
+// cut off: r[k] for the k-th value that an update stores.
 constexpr int64_t rounding_group = 32;
 SIMD_INLINE inline void rounding_words(const rounding_key& key, int64_t first, uint32_t (&r)[3][rounding_group]) {
   const uint64_t block = uint64_t(first) / 2;

@@ -333,7 +333,7 @@ SIMD_INLINE inline float sum(vec a) {
 
 #endif
 
-// Which lanes of a register are used: all, or the first n. The other lanes read as zero and are not written.
+// The lanes of a register that are used: all, or the first n. The other lanes read as zero and are not written.
 struct all_lanes {};
 struct some_lanes {
   int64_t n;

@@ -83,7 +83,7 @@ void pack_transposed(const void* matrix, int64_t first, int64_t stride, int64_t 
     }
 }
 
-// How tensors are read and written, by what their elements are.
+// Access to tensors, by the kinds of their elements.
 struct Packing {
   void (*rows)(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, int64_t padded,
                float factor, float* out);

@@ -20,8 +20,8 @@ namespace {
 
 constexpr int64_t most_threads = 1024;
 
-// What the process holds beyond its arenas, staged batches, the model's own code and what the plan itself takes: code,
-// libraries, stacks.
+// The memory of the process beyond its arenas, staged batches, the model's own code and what the plan itself takes:
+// code, libraries, stacks.
 // Measured as the peak resident set of `engine run` less those, for some hundred random models of 1 to 96 layers. Pages
 // of mapped training text count into the resident set too, but the system takes them back whenever memory is short, so
 // they are not part of it.
@@ -177,7 +177,7 @@ eng_status sync(void*, void*, eng_error*) {
 
 const eng_threads* host_threads = nullptr;
 
-// What is not named has its default: the device is synchronous.
+// Functions that are not named have their defaults: the device is synchronous.
 const eng_device device_table = [] {
   eng_device d{};
   d.struct_size = sizeof(eng_device);

@@ -12,7 +12,7 @@ struct Device {
   const Isa* isa;
 };
 
-// What eng_device.create made.
+// The device that eng_device.create made.
 inline const Device& device_of(const void* self) {
   return *static_cast<const Device*>(self);
 }

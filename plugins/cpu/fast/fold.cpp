@@ -49,7 +49,7 @@ struct Fold {
       for (int64_t j = 0; j < count; ++j) sum[j] = sum[j] + (*spare)[j];
     }
   }
-  // The same tree over 16-bit values: every sum is rounded to Sum, and kept in f32.
+  // Adds 16-bit values in the same tree: every sum is rounded to Sum, and kept in f32.
   template <class Sum, class T>
   void add_half(const T* x, int64_t m, int64_t count, float* sum, float (*spare)[tile]) const {
     const auto rounded = [](float value) {

@@ -12,7 +12,7 @@
 namespace cpu {
 namespace {
 
-// How a product is cut up:
+// The division of a product into tiles:
 //   depth   sums over k are cut into blocks of `depth_` or less
 //   task    a part of C, some rows and columns, which one thread multiplies: for each block of depth it packs its rows
 //           of A, and then its columns of B panel by panel. Threads share nothing but the memory.

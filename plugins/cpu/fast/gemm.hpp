@@ -38,7 +38,7 @@ class Gemm {
   int64_t tickets() const { return tasks() * pieces_; }
   void multiply(const Work&, unsigned thread, int64_t ticket, int64_t next) const;
   Ahead block_of_a(const Work&, int64_t task, int64_t block) const;
-  // Whether both operands are bf16 and multiplied by pairs.
+  // True if both operands are bf16 and multiplied by pairs.
   bool pairs() const { return isa_->pairs && shape_.a == stored_bf16 && shape_.b == stored_bf16; }
 
   static constexpr int64_t row_unit = 6, column_unit = most_tile_columns;

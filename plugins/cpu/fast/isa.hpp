@@ -8,7 +8,7 @@
 
 namespace cpu {
 
-// What a tensor's elements are in memory. Sums are in f32.
+// The type of a tensor's elements in memory. Sums are in f32.
 enum Stored { stored_f32, stored_bf16, stored_f16, stored_kinds };
 CPU_ALWAYS constexpr int64_t stored_bytes(Stored s) {
   return s == stored_f32 ? 4 : 2;

@@ -34,7 +34,7 @@ update_memory<G, S> memory_of(const Args& args, std::initializer_list<size_t> st
   return to;
 }
 
-// The same in bf16: what it needs besides.
+// The additional inputs of an update in bf16.
 struct Rounded {
   std::optional<Rounding> by;
   int32_t grad = 0;

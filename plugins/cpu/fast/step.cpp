@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step does besides computing: begin, rows of the inputs and of the losses, norm and schedule (finish).
+// The work of a step besides computing: begin, rows of the inputs and of the losses, norm and schedule (finish).
 #include <cmath>
 #include <cstring>
 #include <iterator>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads the cpu device has, and how they wait for each other; common/parallel.hpp runs them.
+// The number of threads of the cpu device, and how they wait for each other; common/parallel.hpp runs them.
 #pragma once
 
 #include "../../common/parallel.hpp"

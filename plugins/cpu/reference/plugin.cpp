@@ -86,7 +86,7 @@ eng_status sync(void*, void*, eng_error*) {
   return ENG_OK;
 }
 
-// What is not named has its default: the device is synchronous.
+// Functions that are not named have their defaults: the device is synchronous.
 const eng_device device = [] {
   eng_device d{};
   d.struct_size = sizeof(eng_device);

@@ -54,7 +54,7 @@ inline bool is_real(const Call& c, size_t k) {
   return c.has(k) && is_real(c.in[k]);
 }
 
-// Whether a value may be f32 where parameters of type `dtype` have 16 bits; otherwise it has their type.
+// True if a value may be f32 where parameters of type `dtype` have 16 bits; otherwise it has their type.
 inline bool is_stream(const eng_desc& d, int32_t dtype) {
   return d.dtype == dtype || (d.dtype == ENG_F32 && (dtype == ENG_BF16 || dtype == ENG_F16));
 }
@@ -115,7 +115,7 @@ void by_real(int32_t dtype, Body&& body) {
     body(float{});
 }
 
-// The same with the 16-bit types. T(x) rounds x once.
+// Like by_real, with the 16-bit types too. T(x) rounds x once.
 template <class Body>
 void by_type(int32_t dtype, Body&& body) {
   if (dtype == ENG_BF16)
@@ -126,7 +126,7 @@ void by_type(int32_t dtype, Body&& body) {
     by_real(dtype, body);
 }
 
-// What an op computes in whose every operation is defined: f32 for 16-bit types, otherwise its own.
+// The type in which an op whose every operation is defined computes: f32 for 16-bit types, otherwise its own.
 template <class T>
 using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -17,9 +17,9 @@ struct Heads {
 
 // ---- on tensor cores -------------------------------------------------------------------------------------------
 
-// How heads of at most `width` elements are computed: a block of 4 warps, each with so many times 16 rows of its own,
-// passes over tiles of the other side. Chosen for the registers of a thread (at most 255, nothing spilled) and 99 KiB
-// of shared memory, which every GPU from sm_80 on has; a warp with 32 rows reads shared memory half as often.
+// Tiles for heads of at most `width` elements: a block of 4 warps, each with so many times 16 rows of its own, passes
+// over tiles of the other side. Chosen for the registers of a thread (at most 255, nothing spilled) and 99 KiB of
+// shared memory, which every GPU from sm_80 on has; a warp with 32 rows reads shared memory half as often.
 struct Tiling {
   int width;
   int forward, keys_forward;  // rows of queries, in units of 16; keys in a tile

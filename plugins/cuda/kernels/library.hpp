@@ -16,8 +16,8 @@ constexpr int64_t usual_loss_chunk = 4096;
 
 constexpr uint32_t most_aligned = 256;  // bytes: what eng_kernel.bind promises
 
-// What becomes of a sum before it is stored in c. The mask is that of eng.linear_relu/1, which says what is promised of
-// NaN and of the sign of 0.
+// The operation on a sum before it is stored in c. The mask is that of eng.linear_relu/1, which says what is promised
+// of NaN and of the sign of 0.
 enum class Epilogue : uint8_t {
   none,
   relu,       // 0 instead of what is not above 0; writes the mask, for N that are multiples of 128 only
@@ -41,11 +41,11 @@ struct Operands {
   void *c, *mask = nullptr, *sums = nullptr;
 };
 
-// What the library chose for a product. The same for the same product, device and version of the library.
+// The library's choice for a product. The same for the same product, device and version of the library.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // Whether the addresses are as aligned as was promised.
+  // True if the addresses are as aligned as was promised.
   virtual bool takes(const Operands& o) const = 0;
   // Enqueues. `scratch`: as many bytes as were given to prepare, aligned to 256. Throws Error.
   virtual void run(const Operands& o, void* scratch, void* queue) const = 0;
@@ -65,7 +65,7 @@ inline uint64_t scratch(const cpu::Call& call, const Product& p) {
 inline std::shared_ptr<const Algorithm> prepare(void* device, const Product& p, uint64_t scratch) {
   return table ? table->prepare(device, p, scratch) : nullptr;
 }
-// Of an address that is so many bytes behind one with the most.
+// The alignment of an address that is so many bytes behind one with the most.
 constexpr uint32_t aligned_at(int64_t bytes) {
   uint32_t out = most_aligned;
   while (bytes % out) out /= 2;

@@ -20,7 +20,7 @@ inline constexpr int noise_label = -1;  // the label of a point in no cluster
 // finite and > 0, and min_samples > 0.
 std::vector<int> dbscan(const Points& points, double eps, size_t min_samples);
 
-// What a silhouette does with points labelled `noise_label`.
+// The treatment of points labelled `noise_label` in a silhouette.
 enum class NoisePoints {
   left_out,   // as if they were not there
   a_cluster,  // they are a cluster like any other, as for scikit-learn

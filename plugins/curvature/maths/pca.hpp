@@ -15,9 +15,9 @@ struct EigenPairs {
   std::vector<double> vectors;  // d x d: row k is the eigenvector of values[k], of length 1
 };
 
-// Of the symmetric d x d matrix, by Jacobi's cyclic rotations (G. H. Golub and C. F. Van Loan, "Matrix computations",
-// 8.5). Meant for small d: each of the usual 6 to 10 sweeps costs about 6 d^3 operations. Equal eigenvalues keep the
-// order of their columns. Throws if the matrix has not d x d values, all finite.
+// The eigenvalues and eigenvectors of the symmetric d x d matrix, by Jacobi's cyclic rotations (G. H. Golub and C. F.
+// Van Loan, "Matrix computations", 8.5). Meant for small d: each of the usual 6 to 10 sweeps costs about 6 d^3
+// operations. Equal eigenvalues keep the order of their columns. Throws if the matrix has not d x d values, all finite.
 EigenPairs symmetric_eigen(std::vector<double> matrix, size_t d);
 
 struct Components {

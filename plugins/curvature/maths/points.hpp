@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the mathematics of this folder takes: real points in memory, all finite. Every function here throws
+// The input of the mathematics in this folder: real points in memory, all finite. Every function here throws
 // std::invalid_argument for input it cannot use; the text says what, where, and what to change. Nothing here knows the
 // ABI: the plugin turns the exception into a status, with the key of the configuration before it.
 #pragma once

@@ -32,9 +32,9 @@ struct Interval {
 // 0 < probability < 1 and degrees > 0 (degrees of freedom, which may be fractional). Boost.Math computes it.
 double t_quantile(double probability, double degrees);
 
-// What the standard deviation of n samples is multiplied with for half of the width of the confidence interval of their
-// mean: t_quantile((1 + level) / 2, n - 1) / sqrt(n). For many elements with the same n. Throws unless n >= 2 and
-// 0 < level < 1.
+// The factor from the standard deviation of n samples to half of the width of the confidence interval of their mean:
+// t_quantile((1 + level) / 2, n - 1) / sqrt(n). For many elements with the same n. Throws unless n >= 2 and 0 < level <
+// 1.
 double half_width_factor(uint64_t n, double level);
 
 // The confidence interval of the mean by Student's t: in the fraction `level` of all repetitions it contains the true

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well an embedding keeps neighbourhoods. See points.hpp for errors.
+// Measures how well an embedding keeps neighbourhoods. See points.hpp for errors.
 #pragma once
 
 #include "points.hpp"

@@ -11,7 +11,7 @@
 
 namespace curvature::maths {
 
-// Whether this build has UMAP. Without it, principal_components of pca.hpp gives two coordinates too.
+// True if this build has UMAP. Without it, principal_components of pca.hpp gives two coordinates too.
 bool has_umap();
 
 // Coordinates n x 2, row by row; none if this build has no UMAP. (L. McInnes, J. Healy, J. Melville, "UMAP: uniform

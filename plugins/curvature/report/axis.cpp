@@ -113,7 +113,7 @@ std::vector<Tick> Axis::ticks() const {
   const double first = std::ceil(low_ / step);
   for (int k = 0; k < 3 * wanted && (first + k) * step <= high_ + span * 1e-9; ++k) {
     const double value = (first + k) * step;
-    // Where neighbouring numbers are further apart than a step, some would be equal.
+    // Some ticks would be equal if neighbouring numbers are further apart than a step.
     if (const double at = place(value); out.empty() || at != out.back().at)
       out.push_back({at, short_number(value == 0 ? 0 : value)});
   }

@@ -21,7 +21,7 @@ class Axis {
   };
   // `values`: what must have a place; those that are not finite are passed over. Without any, the axis is 0 .. 1.
   static Axis linear(const std::vector<double>& values, double from, double to);
-  // Of whole numbers: ticks only at them.
+  // An axis of whole numbers: ticks only at them.
   static Axis whole(const std::vector<double>& values, double from, double to);
   // signed_log where the `sizes` that are not 0 differ by more than a factor of 100, else linear.
   static Axis changes(const std::vector<double>& sizes, const std::vector<double>& values, double from, double to);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is drawn of an analysis.
+// The charts of an analysis.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Chart {
   std::string note;  // what a reader must know to read it
 };
 
-// How many of n tensors, rows or points a chart has marks for: more cannot be told apart.
+// The number of marks in a chart of n tensors, rows or points: more cannot be told apart.
 size_t drawn(size_t n);
 
 // Mean |H| against sparsity: a mark for each tensor, or each measured row if the partition is by rows. Without any, a

@@ -53,7 +53,7 @@ double log_size(double magnitude) {
   return magnitude > 0 ? std::log10(magnitude) : none;
 }
 
-// Where H or the sparsity is missing, a mark stands in a strip at the side.
+// If H or the sparsity is missing, a mark stands in a strip at the side.
 struct Strips {
   bool left = false, below = false;
   static constexpr double wide = 44, high = 32;

@@ -19,7 +19,7 @@ using Take = std::function<void(const std::string& name, const std::string& byte
 // Host memory beyond `results`: that of the largest file.
 std::string make_files(const Results& results, const Take& take, const std::string& cairo = "");
 
-// The same in two parts: what is text, and what is drawn. The pictures do not depend on Results::facts.
+// Like make_files in two parts: the texts, and the pictures. The pictures do not depend on Results::facts.
 void make_texts(const Results& results, const Take& take);
 std::string make_pictures(const Results& results, const Take& take, const std::string& cairo = "");
 

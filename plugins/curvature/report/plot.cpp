@@ -9,7 +9,7 @@ namespace {
 
 constexpr double row_height = 17, letter = 6.6;  // about, of the letters of a page; legends get enough room
 
-// Where each entry of a legend begins; rows are filled from the left.
+// The positions of the entries of a legend; rows are filled from the left.
 std::vector<Place> legend_places(double width, const std::vector<Entry>& legend) {
   std::vector<Place> out;
   double x = 8, y = 14;

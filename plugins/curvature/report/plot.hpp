@@ -11,7 +11,7 @@
 
 namespace curvature::report {
 
-// Of the classes of the partition, by number.
+// The colours and forms of the classes of the partition, by number.
 inline constexpr int class_inks[] = {0, 1, 7};
 inline constexpr Form class_forms[] = {Form::circle, Form::square, Form::triangle};
 
@@ -22,7 +22,7 @@ struct Entry {  // of a legend
   bool line = false, dashed = false;
 };
 
-// Where a plot of this size has its axes: the legend is above.
+// The axes of a plot of this size: the legend is above.
 struct Frame {
   double width = 560, height = 300;
   double left = 66, right = 542, top, bottom;

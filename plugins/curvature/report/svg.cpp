@@ -15,7 +15,7 @@ std::string ink(int number) {
                               : "grid";
 }
 
-// What a pointer at the mark shows, without a script.
+// The text that a pointer at the mark shows, without a script.
 std::string tip(const std::string& text) {
   return text.empty() ? "" : fmt::format("<title>{}</title>", escaped(text));
 }

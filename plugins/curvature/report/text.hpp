@@ -17,15 +17,15 @@ std::string brief(const std::string& text, size_t most);
 std::string escaped(const std::string& text);
 // Few digits, for reading; a dash if it is not finite.
 std::string short_number(double value);
-// As many digits as bring the same number back; "" if it is not finite.
+// A number with as many digits as bring the same number back; "" if it is not finite.
 std::string exact_number(double value);
 // "functional", "sensitive", "both".
 const char* class_name(Class kind);
 // "768 x 768"; "" of no dimension.
 std::string shape_text(const std::vector<int64_t>& shape);
-// How many elements of the diagonal of the Hessian were measured: the sum over the tensors.
+// The number of elements of the diagonal of the Hessian that were measured: the sum over the tensors.
 uint64_t hessian_data_size(const Results& results);
-// Of all tensors.
+// The number of measured rows of all tensors.
 uint64_t measured_rows(const Results& results);
 
 // The numbers of Measures, under the names that all files use.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sites are measured, and under which names.
+// The sites that are measured, and their names.
 #include <string>
 #include <vector>
 

@@ -8,7 +8,7 @@
 
 namespace stats {
 
-// Of x, or of x / scalars[ENG_S_LOSS_SCALE] with scalars: the sum of squares, and the largest magnitude; both NaN if
+// Measures x, or x / scalars[ENG_S_LOSS_SCALE] with scalars: the sum of squares, and the largest magnitude; both NaN if
 // one element is. Sums of 4,096 elements each in f64, in order, these added in order. in: x (any) f, [scalars]; out:
 // (2) f32. EXACT.
 #define STATS_OP_MEASURE "eng.stats.measure/1"

@@ -131,10 +131,10 @@ class Transfer {
     lane_.idle[idle_++] = done.tag;
   }
 
-  // Whether all of the piece is done; if not, the rest has to be requested.
+  // True if all of the piece is done; if not, the rest has to be requested.
   bool advance(Piece& piece, int64_t result) const {
     if (result < 0 && result != -EINTR && result != -EAGAIN) fail(piece, static_cast<int>(-result));
-    // What ends within a block begins again at that block: the disk takes no less.
+    // A transfer that ends within a block begins again at that block: the disk takes no less.
     const uint64_t got = result < 0 ? 0 : static_cast<uint64_t>(result) / page * page;
     piece.done += got;
     if (piece.done == piece.bytes) return true;

@@ -34,7 +34,7 @@ struct Piece {
   uint32_t tries = 0;  // that brought nothing
 };
 
-// What one direction needs, reads or writes, made before the first step.
+// The memory of one direction, reads or writes, made before the first step.
 struct Lane {
   explicit Lane(const Settings& settings);
   static uint64_t host_bytes(const Settings& settings);

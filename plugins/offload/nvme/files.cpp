@@ -153,7 +153,7 @@ void File::reserve(uint64_t bytes) {
     refuse(bytes, why);
 }
 
-// Where space cannot be reserved otherwise.
+// Writes zeros if space cannot be reserved otherwise.
 void File::write_zeros(uint64_t bytes) const {
   const uint64_t most = std::min<uint64_t>(bytes, 1 << 20);
   const Pages zeros(most, "the first contents of a file");

@@ -50,7 +50,7 @@ struct Stripes {
   }
 };
 
-// What an arena can have there at most; 0 if a directory does not exist.
+// The most bytes that an arena can have there; 0 if a directory does not exist.
 uint64_t capacity(const std::vector<std::string>& directories);
 
 // One file in each directory, for an arena of `bytes`. Throws Error and leaves nothing behind.

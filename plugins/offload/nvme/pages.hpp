@@ -38,7 +38,7 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   char* data() const { return data_; }
-  // What it takes of the host.
+  // The bytes that it takes of the host.
   static uint64_t mapped(uint64_t bytes) {
     const auto unit = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return (bytes + unit - 1) / unit * unit;

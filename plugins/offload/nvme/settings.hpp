@@ -12,7 +12,7 @@ namespace nvme {
 
 using common::Error;
 
-// What has one checksum, and what is written as a whole: files and arenas consist of blocks of 4,096 bytes.
+// The unit of checksums and of whole writes: files and arenas consist of blocks of 4,096 bytes.
 constexpr uint64_t page = 4096;
 
 struct Settings {

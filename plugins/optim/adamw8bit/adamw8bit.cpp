@@ -39,8 +39,9 @@ void destroy(void* self) {
   delete static_cast<Adam8*>(self);
 }
 
-// Whether the moments of a parameter have 8 bits. The tables of the first block are embeddings. In one row of them most
-// gradients are 0 and a few are large, which a block of 8 bits represents badly (Dettmers et al. 2022, section 2.3).
+// Decides whether the moments of a parameter have 8 bits. The tables of the first block are embeddings. In one row of
+// them most gradients are 0 and a few are large, which a block of 8 bits represents badly (Dettmers et al. 2022,
+// section 2.3).
 eng_status has_codes(const Adam8& a, const eng_parameter* p, bool* out, eng_error* error) {
   const char* moments = nullptr;
   if (eng_status s = p->options->get_string(p->options, "moments", &moments, error)) return s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of all devices check and read of a call.
+// The checks and values of a call that the kernels of all devices share.
 #pragma once
 
 #include "../../common/weight.hpp"
@@ -37,7 +37,7 @@ inline void check_call(const Call& c) {
   for (const char* key : {"beta1", "beta2", "eps", "weight_decay"}) (void)c.real(key);
 }
 
-// What is fixed by a call: 1 - beta is computed in f64 and rounded once.
+// The fixed values of a call: 1 - beta is computed in f64 and rounded once.
 struct Settings {
   int64_t blocks;
   int32_t weight;  // its dtype; 0: none

@@ -20,9 +20,9 @@ namespace adamw8bit {
 
 constexpr int64_t m_levels = 129, v_levels = 256;
 
-// How a level is found in one step. Bits 16 .. 31 of a f32 in 0 .. 1 number a bucket, in which at most one level
-// begins. An entry is `level << 17 | from`: what the bucket begins with, and the value of bits 0 .. 15 from which it is
-// the next one; 1 << 16: never.
+// Finds a level in one step. Bits 16 .. 31 of a f32 in 0 .. 1 number a bucket, in which at most one level begins. An
+// entry is `level << 17 | from`: what the bucket begins with, and the value of bits 0 .. 15 from which it is the next
+// one; 1 << 16: never.
 constexpr int32_t bucket_shift = 16, from_bits = 17, most_buckets = 4096;
 
 struct Codes {

@@ -101,7 +101,7 @@ SIMD_INLINE inline void update_range(const Step step, const update_memory<float,
   });
 }
 
-// The same for bf16: p takes the first of the random numbers of an element, the states those after it.
+// The update in bf16: p takes the first of the random numbers of an element, the states those after it.
 template <class G, class Step>
 SIMD_INLINE inline void rounded_range(const Step step, const update_memory<G, bf16>& to, int64_t begin, int64_t end) {
   for (int64_t at = begin; at < end; at += rounding_group) {

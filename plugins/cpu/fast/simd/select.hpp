@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which inner loops a device uses, and how its kernels share work between threads.
+// The inner loops that a device uses, and how its kernels share work between threads.
 #pragma once
 
 #include <cstdint>
