@@ -43,7 +43,7 @@ def toml(value):
 
 
 class Check:
-    """What all pieces share: the build, the environment of its programs, a folder for runs."""
+    """Common needs of all pieces: the build, the environment of its programs, a folder for runs."""
 
     def __init__(self, args):
         self.args = args

@@ -14,7 +14,7 @@ LINK = re.compile(r"\]\(\s*([^)\s]+)\s*\)")
 # not in a package.
 ELSEWHERE = re.compile(r"repository|source\s+tree|仓库|源码")
 PAGE_ELSEWHERE = re.compile(r"source\s+tree|源码树")
-# Of the whole source tree, as their readers know: only their links must lead somewhere.
+# Pages of the whole source tree, as their readers know: only their links must lead somewhere.
 OF_THE_TREE = ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
@@ -101,7 +101,7 @@ FAULTS = [
 
 
 def planted():
-    """Of each fault: its name, and None or that it was not seen."""
+    """For each planted fault: its name, and None or that it was not seen."""
     with tempfile.TemporaryDirectory() as folder:
         share = pathlib.Path(folder)
         for name in ("there.md", "docs/page.md", "tools/there", "tests/a.c"):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs and libraries need of the system they run on, read from the files. Of tools/package and make-wheel."""
+"""The needs of programs and libraries from the system they run on, read from the files. For tools/package and
+make-wheel."""
 import pathlib
 import re
 import shutil
 import subprocess
 
-# Of every Debian system, or of the C library itself: never packed.
+# Libraries of every Debian system, or of the C library itself: never packed.
 SYSTEM = re.compile(r"(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|gcc_s|stdc\+\+))\.so")
-# Of some plugins only, never packed: the rest works without them, and the plugin that needs one says which is missing.
+# Libraries of some plugins only, never packed: the rest works without them, and the plugin that needs one says which is
+# missing.
 OPTIONAL = {"libmpi.so": "openmpi-bin", "libsentencepiece.so": "libsentencepiece0", "libcairo.so": "libcairo2",
             "libcuda": None, "libcudart": None, "libcublas": None, "libcublasLt": None, "libcudnn": None, "libnccl": None}
 # The version of gcc whose libstdc++ was the first with these symbols. Debian's package libstdc++6 has gcc's version.
@@ -79,7 +81,8 @@ def symbol_versions(path):
 
 
 class Needs:
-    """Of all programs and libraries below a folder: the least versions of the system's libraries with which they load."""
+    """The needs of all programs and libraries below a folder: the least versions of the system's libraries with which
+    they load."""
 
     def __init__(self, tree):
         self.glibc, self.gcc, self.libgcc = ("2.2.5", "", None), ("4.9", "", None), ("3.0", "", None)  # version, symbol, file

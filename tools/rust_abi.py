@@ -45,7 +45,7 @@ def type_of(text, constants):
         size = array[2] if array[2].isdigit() else constants[array[2]].strip()
         return "[%s; %s]" % (type_of(array[1], constants), size)
     if re.search(r"\*( ?const)?$", text):
-        # What is pointed to stands before the last star. `const` before the base type belongs to that.
+        # The type that is pointed to stands before the last star. `const` before the base type belongs to that.
         inner = re.sub(r" ?\*( ?const)?$", "", text)
         fixed = inner.endswith("const") or ("*" not in inner and inner.startswith("const "))
         if "*" not in inner and inner.startswith("const "):

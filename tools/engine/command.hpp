@@ -30,7 +30,7 @@ struct Common {
   int exit = 0;                        // the exit code
 };
 
-// What is printed may have names, paths and values from anybody in it: an argument that is a text is shown as
+// Prints text that may have names, paths and values from anybody in it: an argument that is a text is shown as
 // for_terminal shows it.
 template <class T>
 decltype(auto) as_shown(const T& value) {

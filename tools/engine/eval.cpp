@@ -32,7 +32,7 @@ bool gives_key(const std::vector<std::string>& overrides, const std::string& key
   return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& o) { return o.rfind(key, 0) == 0; });
 }
 
-// Whether all data is evaluated: with --all, or if data.paths is overridden without a key that holds data out.
+// True if all data is evaluated: with --all, or if data.paths is overridden without a key that holds data out.
 bool evaluates_all(const EvalFlags& flags) {
   return flags.all || (gives_key(flags.overrides, "data.paths=") && !gives_key(flags.overrides, "data.validation"));
 }

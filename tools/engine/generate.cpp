@@ -32,7 +32,7 @@ struct Flags {
   bool chat = false, ids = false;
 };
 
-// What the model says about itself. `check`: and whether the weights of [model] from fit it.
+// The model's own description. With `check`, also refuses weights of [model] from that do not fit it.
 eng_model_info model_info(const Config& config, Registry& registry, bool check) {
   Readable readable;
   if (check) readable.traced = weights_check(config, registry);
@@ -63,7 +63,7 @@ Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& reg
   return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
 }
 
-// Whether texts get the ids before and after them (such as bos) that the tokenizer's file defines: for a run, as in its
+// True if texts get the ids before and after them (such as bos) that the tokenizer's file defines: for a run, as in its
 // training; for a Hugging Face directory, always.
 bool special_tokens(const Flags& flags, const Config& config) {
   if (!RunDir::is_run(flags.target)) return true;

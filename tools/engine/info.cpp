@@ -39,7 +39,7 @@ int init(const Common& common, const std::vector<std::string>& words, const std:
   return 0;
 }
 
-// What the device's plugin says of this machine, under the device's line.
+// The plugin's facts about this machine, under the device's line.
 std::string inspected(const eng_device& table, const Section& section) {
   if (!table.inspect) return "";
   std::string text(65536, '\0'), out, line;
@@ -85,7 +85,7 @@ void doctor(const Common& common) {
   getrlimit(RLIMIT_NOFILE, &limit);
   print_out(", open files {}\n", limit.rlim_cur);
   std::error_code error;
-  // Of no entries: a system that permits io_uring refuses the number, others refuse the call.
+  // A ring of no entries: a system that permits io_uring refuses the number, others refuse the call.
   const bool ring = ::syscall(SYS_io_uring_setup, 0, nullptr) >= 0 || (errno != ENOSYS && errno != EPERM);
   print_out("io      {}\n", ring ? "io_uring" : "no io_uring: tiers on disks have one request at a time");
   print_out("disk    {} free here\n", format_bytes(static_cast<double>(std::filesystem::space(".", error).available)));

@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 // After a rank has ended or failed, mpirun ends the others in about two seconds. This is the maximum.
 constexpr double patience = 7;
-// What mpirun has to remove its files after it was told to end. Afterwards it is killed.
+// The seconds that mpirun has to remove its files after it was told to end. Afterwards it is killed.
 constexpr double time_to_tidy = 3;
 
 // A rank's line without an end, and a message of a rank, have at most so many bytes. What is longer is cut, or refused.

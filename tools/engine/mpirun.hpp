@@ -31,7 +31,7 @@ class Mpirun {
   // signal mask of mpirun. Throws Error(Exit::environment).
   void start(const std::filesystem::path& program, const std::vector<std::string>& arguments, Parent parent,
              const sigset_t& mask);
-  // What it writes; end of file when it and the processes that it started have ended.
+  // The output of mpirun; end of file when it and the processes that it started have ended.
   int out() const { return *out_; }
   int err() const { return *err_; }
   pid_t pid() const { return pid_; }
@@ -48,7 +48,7 @@ class Mpirun {
   std::optional<int> status_;
 };
 
-// How many processes the system has killed for memory in this process's control group (version 2).
+// The number of processes that the system has killed for memory in this process's control group (version 2).
 int64_t memory_kills();
 
 }  // namespace eng

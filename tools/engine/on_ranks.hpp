@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs on one rank or on many: the flags, the launch of ranks, and this process as one of them.
+// Runs on one rank or on many: the flags, the launch of ranks, and this process as one of them.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@ struct RankFlags {
 };
 void add_rank_flags(CLI::App& command, RankFlags& flags);
 
-// Whether a signal asked this process to stop.
+// True if a signal asked this process to stop.
 bool stop_asked();
 
-// What a parent does before it starts ranks.
+// The work of a parent before it starts ranks.
 struct Launching {
   std::string verb, target;      // "run", and what it is given
   std::function<Loaded()> load;  // reads the configuration

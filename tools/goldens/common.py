@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts beside this one share: a training run of a golden, its files, and their command line."""
+"""Code that the scripts beside this one share: a training run of a golden, its files, and their command line."""
 import json
 import pathlib
 import platform

@@ -91,7 +91,7 @@ def clouds(draw):
 
 
 def silhouette_case(points, labels, counted):
-    """What scikit-learn says of the points that count; null where it refuses."""
+    """scikit-learn's results for the points that count; null where it refuses."""
     kept = points[counted], labels[counted]
     clusters = len(set(kept[1]))
     if not 2 <= clusters < len(kept[1]):

@@ -131,7 +131,7 @@ def main():
     chance = random.Random(7)
     rows = [[p, "isolated", False, TEXTS] for p in KNOWN + CONSTRUCTS]
     rows += [[p, b, i, TEXTS[:2]] for p in ("a+", "x*", r"\s", "(?=B)") for b in BEHAVIOURS for i in (False, True)]
-    # What PCRE2 10.42 loses with its optimisations, and white space that only Oniguruma counts.
+    # Matches that PCRE2 10.42 loses with its optimisations, and white space that only Oniguruma counts.
     rows += [[r"\P{L}+\P{N}k", "isolated", False, ["1 k"]], [r"(?>\S+?-\w)B", "isolated", False, ["b-b-BB"]], [r"\s", "isolated", False, ["a\u180e\u0085\x1cb"]]]
     rows = [row + [parts_of(*row)] for row in rows]
     while len(rows) < 600:

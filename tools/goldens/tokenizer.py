@@ -139,7 +139,7 @@ def opt():
     (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
     made = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    # Those that tokenizer_config.json names.
+    # The special tokens that tokenizer_config.json names.
     made.add_special_tokens([AddedToken(n, normalized=False, special=True) for n in names[1:]])
     made.post_processor = processors.TemplateProcessing(single="</s> $A", special_tokens=[("</s>", 2)])
     return made
@@ -170,7 +170,7 @@ def unigram():
 
 
 def tied(made, text):
-    """Whether two ways to split a text have the same score: which one is used depends on the library's version."""
+    """True if two ways to split a text have the same score: which one is used depends on the library's version."""
     best = [sum(map(made.get_score, row)) for row in made.nbest_encode(text, nbest_size=2)] if text else []
     return len(best) == 2 and abs(best[0] - best[1]) < 1e-3
 
@@ -195,7 +195,7 @@ def main():
         ids[name] = [" ".join(map(str, row)) for row in plain]
         if name == "unigram":
             ids[name] = [None if tied(made, t.decode(errors="replace")) else row for t, row in zip(texts, ids[name])]
-        # Of the ids around a text only their number and values matter: those of one string tell.
+        # Only the number and values of the ids around a text matter: those of one string show them.
         special[name] = " ".join(map(str, around[3]))
     data = {"strings": [t.hex() for t in texts], "ids": ids, "special": special,
             "versions": {"tokenizers": tokenizers.__version__, "sentencepiece": sentencepiece.__version__,

@@ -205,7 +205,7 @@ def folders():
             if "tokenizer_config.json" in files:
                 (folder / "tokenizer_config.json").write_text(json.dumps(files["tokenizer_config.json"]))
             made = AutoTokenizer.from_pretrained(folder)
-            # Where a text begins with a space, transformers 5 and sentencepiece differ.
+            # If a text begins with a space, transformers 5 and sentencepiece differ.
             skip = [bool(files.get("model")) and (t.startswith((" ", S)) or "\x00" in t or t == "") for t in TEXTS]
             cases[name] = {"ids": [None if s else " ".join(map(str, made.encode(t, add_special_tokens=False))) for s, t in zip(skip, TEXTS)],
                            "special": None if "SentencePieceBackend" in json.dumps(files) else " ".join(map(str, made.encode(TEXTS[0]))), "count": len(made), "eos": made.eos_token_id, "files": files}

@@ -151,7 +151,7 @@ std::string filled(std::string text, const Project& project) {
   return text;
 }
 
-// Where a template's file goes in the project; "" if it is not of it.
+// The place of a template's file in the project; "" if it is not of it.
 std::string place_of(std::string_view path, const Project& project) {
   const std::string kind = project.kind.name, language = project.language.name;
   for (const std::string& folder : {kind + "/" + language + "/", std::string("any/"), language + "/", kind + "/"})
@@ -188,7 +188,7 @@ std::vector<std::string> write(const Project& project) {
   return out;
 }
 
-// Where engine-abi.pc of this installation lies, if pkg-config does not look there by itself.
+// The folder of engine-abi.pc of this installation, if pkg-config does not look there by itself.
 std::string pkg_config_folder() {
   std::error_code error;
   const fs::path here = program_file().parent_path();

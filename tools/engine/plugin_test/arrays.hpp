@@ -29,7 +29,7 @@ class Bytes {
   Bytes& operator=(const Bytes& other);
   Bytes(Bytes&&) = default;
   Bytes& operator=(Bytes&&) = default;
-  // Where a guard was written: "8 bytes before it", "the byte after its end"; "" if none was.
+  // The place where a guard was written: "8 bytes before it", "the byte after its end"; "" if none was.
   std::string touched() const;
   bool operator==(const Bytes& other) const {
     return size_ == other.size_ && std::memcmp(data(), other.data(), size_) == 0;
@@ -66,8 +66,8 @@ struct Array {
 
 Array normal(Random& random, const eng_desc& desc, double std = 1.0);
 Array integers(Random& random, const eng_desc& desc, int64_t low, int64_t high);
-// Where documents lie in samples of t > 3 tokens: at least two in each, the first of two tokens or more, as one token
-// alone has no gradient in attention.
+// The ranges of documents in samples of t > 3 tokens: at least two in each, the first of two tokens or more, as one
+// token alone has no gradient in attention.
 struct Documents {
   Array segments;   // (B, T) i32; only neighbours have different numbers
   Array positions;  // (B, T) i32, of each token in its document

@@ -15,7 +15,7 @@ struct Chosen {
   Section options;
 };
 
-// What is trained, and how it is planned.
+// The trained model, and how its step is planned.
 struct Course {
   Chosen<eng_model> model;
   Chosen<eng_axis> precision, zero;
@@ -74,13 +74,13 @@ class Training {
   std::vector<float> observed_;
 };
 
-// What a run leaves: losses and norms of its steps, and its tensors.
+// The results of a run: losses and norms of its steps, and its tensors.
 struct Results {
   std::vector<std::vector<float>> numbers;
   Tensors tensors;
 };
 Results results_of(const Course& course, Machine& machine);
-// Where two runs differ first: "the loss of step 2 ...", "parameter layers.0.up: element 7 is ...". "" if nowhere.
+// The first difference of two runs: "the loss of step 2 ...", "parameter layers.0.up: element 7 is ...". "" if nowhere.
 // `only`: the tensors compared; others may be missing.
 std::string first_difference(const Results& a, const Results& b, const std::string& only = "");
 

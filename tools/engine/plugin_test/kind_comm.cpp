@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t ranks = 2;
 
-// What element k of what a rank gives is.
+// The value of element k that a rank gives.
 double value(uint32_t rank, int64_t k, int32_t dtype) {
   const int64_t n = (k * 7 + rank * 131 + k / 64) % 100;
   return dtype == ENG_U8 || !is_float(dtype) ? static_cast<double>(n) : static_cast<double>(n) / 4 - 9;
@@ -247,7 +247,7 @@ void test_comm(const Subject& s, Sheet& sheet) {
   }
   int status = 0;
   while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  // What the ranks found: one file each, a check and its outcome in a line.
+  // The findings of the ranks: one file each, a check and its outcome in a line.
   std::map<std::string, Verdict> found;
   std::vector<std::string> order;
   for (uint32_t r = 0; r < ranks; ++r) {

@@ -75,7 +75,7 @@ class Source {
         if ((*list)[k] != fill) throw Broken(fmt::format("sample {}: it writes element {} of {}", position, k, n));
       list->resize(n);
     }
-    // What the names of fields mean.
+    // Checks the fields by the meaning of their names.
     FieldCheck(fields_, length_, INT32_MAX).check(values, "its", position);
     for (size_t k = 0; k < n; ++k) {
       const int32_t token = out.tokens[k], label = out.labels[k];

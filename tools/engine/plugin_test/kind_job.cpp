@@ -7,7 +7,7 @@
 namespace eng::plugin_test {
 namespace {
 
-// What it says before it runs.
+// The job's description of itself before it runs.
 std::string said_by(const MadeJob& made) {
   const eng_job_info& info = made.job.info;
   std::string out = fmt::format("{} programs, batch {}, windows {}, kept {:x}, writes {:x}", info.programs,

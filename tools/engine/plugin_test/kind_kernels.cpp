@@ -10,7 +10,7 @@
 namespace eng::plugin_test {
 namespace {
 
-// How far the largest error may be from the largest value. Both sides round; sums have up to some thousand terms.
+// The largest allowed error relative to the largest value. Both sides round; sums have up to some thousand terms.
 double tolerance(const Call& call) {
   double out = 2e-4;
   for (const auto& list : {call.in, call.out})
@@ -90,7 +90,7 @@ void check_in_place(Bench& bench, const eng_kernel& kernel, const Case& c) {
   }
 }
 
-// Nobody else computes it: at least it is a number.
+// No other kernel computes it, so only results that are not numbers are noticed.
 void check_numbers(const Case& c, const std::vector<Array>& out) {
   for (const Array& in : c.in)
     if (in.desc.dtype && !all_finite(in.bytes.data(), in.desc.dtype, static_cast<uint64_t>(in.size()))) return;

@@ -177,7 +177,7 @@ std::string check_gradients(const Subject& s, const Chosen<eng_model>& m, Random
       for (const auto& [e, value] : moved) run.put(name, "parameter", e, x.at(e));
       return loss / static_cast<double>(n);
     };
-    // Where a slope jumps between the two points (relu), a shorter step decides.
+    // If a slope jumps between the two points (relu), a shorter step decides.
     double numeric = 0;
     bool close = false;
     for (const double h : r.fine ? std::vector{1e-4, 1e-6} : std::vector{2e-2, 4e-3}) {

@@ -106,7 +106,7 @@ void check_input(Derived& derived, Machine& machine, const Case& c, size_t k, co
     norm = length(found->second);
     for (int64_t e = 0; e < way.size(); ++e) analytic += found->second.at(e) * way.at(e);
   }
-  // Where a slope jumps between the two points, a shorter step decides.
+  // If a slope jumps between the two points, a shorter step decides.
   for (const double step : fine ? std::vector{1e-4, 1e-6} : std::vector{1e-2, 2e-3}) {
     const double h = step * unit;
     numeric = step == 1e-4 ? (4 * slope(h) - slope(2 * h)) / 3 : slope(h);
@@ -163,7 +163,7 @@ void check_gradient(const Case& c, Machine& machine, Random& random) {
   if (!tried && !refused.empty()) throw Broken(fmt::format("{}: {}", text_of(c.call), refused));
 }
 
-// The same answers whenever it is asked, and in between about something else.
+// Requires the same answers whenever it is asked, and in between about something else.
 void check_infer(const Case& c) {
   std::vector<eng_desc> first, again, other;
   infer(*c.call.op, c.call.in, c.call.attrs, first);
@@ -200,7 +200,7 @@ std::vector<Case> found_cases(const Op& op, Random& random, int32_t dtype) {
   return out;
 }
 
-// Where the op can be run: the reference device if it has kernels for it, else the cpu.
+// The device on which the op can be run: the reference device if it has kernels for it, else the cpu.
 struct Place {
   std::unique_ptr<Machine> machine;
   std::vector<Case> cases;

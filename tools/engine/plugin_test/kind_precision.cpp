@@ -12,7 +12,7 @@ std::string format_of(int32_t dtype) {
   return text.substr(0, text.find(' '));
 }
 
-// What it gives each role, always the same. "weights bf16, masters f32, ..."
+// The types of each role, which must always be the same. "weights bf16, masters f32, ..."
 std::string check_place(const Subject& s, const Chosen<eng_axis>& chosen) {
   const Precision one = make_precision(chosen.name, chosen.table, chosen.options);
   Random random = s.random("place");

@@ -5,7 +5,7 @@
 namespace eng::plugin_test {
 namespace {
 
-// The same questions, the same answers; the whole where there is nothing to divide.
+// Requires the same answers to the same questions, and the whole where there is nothing to divide.
 void check_place(const Subject& s, const Chosen<eng_axis>& zero, uint32_t ranks) {
   for (uint32_t r = 0; r < ranks; ++r) {
     Ranks world(World{r, ranks, r, ranks});

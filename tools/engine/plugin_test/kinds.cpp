@@ -59,7 +59,7 @@ SchemaSource with_sample(SchemaSource from) {
   return out;
 }
 
-// Whether it is a key of the engine's own in that section.
+// True if it is a key of the engine's own in that section.
 bool is_key(const std::string& section, const std::string& key) {
   const auto& all = section_schemas();
   return std::any_of(all.begin(), all.end(),

@@ -9,7 +9,7 @@
 
 namespace eng::plugin_test {
 
-// What is tested, and with what.
+// The plugin under test, and its surroundings.
 struct Subject {
   Registry& registry;
   const Candidate& file;

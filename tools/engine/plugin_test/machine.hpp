@@ -8,7 +8,7 @@
 
 namespace eng::plugin_test {
 
-// How a kernel is called.
+// The way in which a kernel is called.
 struct How {
   uint32_t parallel = 0;          // 0: the device's own
   uint8_t fill = 0xFF;            // in every byte of outputs and scratch before the launch
@@ -16,14 +16,14 @@ struct How {
   bool twice = false;             // launches the record twice; not with outputs in place
 };
 
-// What a kernel is given: arrays in host memory, or copies of them, guards included, in memory of a device.
+// The arguments of a kernel: arrays in host memory, or copies of them, guards included, in memory of a device.
 class Stage {
  public:
   explicit Stage(Device* device) : device_(device) {}  // null: host memory
   ~Stage();
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
-  // Where the kernel finds the bytes.
+  // The address at which the kernel finds the bytes.
   uint8_t* send(Bytes& bytes);
   // Brings them back from there.
   void fetch(Bytes& bytes, const uint8_t* at);
@@ -48,7 +48,7 @@ class Machine {
   // its scratch, or to its inputs; Error if it fails. `kernel`: that of `kernels()` if it is null.
   std::vector<Array> run(const Call& call, const std::vector<Array>& in, const How& how = {},
                          const eng_kernel* kernel = nullptr);
-  // Whether a kernel serves the call. Throws Error for a fault other than ENG_UNSUPPORTED.
+  // True if a kernel serves the call. Throws Error for a fault other than ENG_UNSUPPORTED.
   bool serves(const Call& call) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin does to its process: loading, starting and stopping it must leave no trace.
+// Checks a plugin's effects on its process: loading, starting and stopping it must leave no trace.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace eng::plugin_test {
 class Surroundings {
  public:
   Surroundings();
-  // What has changed since: "rounding of floats: 0, then 1024". `threads`: also those that run.
+  // The changes since: "rounding of floats: 0, then 1024". `threads`: also those that run.
   std::vector<std::string> changes(bool threads = true) const;
 
  private:

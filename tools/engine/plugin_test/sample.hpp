@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What policies and optimizers are tried with: a small model of random sizes, and policies that do the plain thing.
+// The surroundings in which policies and optimizers are tried: a small model of random sizes, and policies that do the
+// plain thing.
 #pragma once
 
 #include "core/plan/planner.hpp"

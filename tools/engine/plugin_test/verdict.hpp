@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `engine plugins test` says of a plugin: one verdict for each law that was tried.
+// The result of `engine plugins test`: one verdict for each law that was tried.
 #pragma once
 
 #include <cstdint>

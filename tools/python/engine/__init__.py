@@ -24,7 +24,7 @@ __version__ = _library.eng_session_version().decode()
 
 
 def version() -> str:
-    """Of the engine."""
+    """The version of the engine."""
     return __version__
 
 

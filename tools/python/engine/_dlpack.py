@@ -19,7 +19,8 @@ LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
 USED_LEGACY, USED_VERSIONED = b"used_dltensor", b"used_dltensor_versioned"
 
 def _make_destructor() -> Any:
-    """Of capsules that nobody took. It may run while the interpreter is taken down, so it reads no module's globals."""
+    """Deletes capsules that nobody took. It may run while the interpreter is taken down, so it reads no module's
+    globals."""
     # It gets the bare object, which must not be counted: it is being destroyed.
     is_valid = c.PYFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p)(("PyCapsule_IsValid", _api))
     pointer = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_char_p)(("PyCapsule_GetPointer", _api))
@@ -62,7 +63,7 @@ class Owner:
 
 
 def give_back(tensor: n.TensorIn) -> None:
-    """What `incoming` made, and nobody took."""
+    """Releases a tensor that `incoming` made and nobody took."""
     if tensor.versioned:
         delete(n.Versioned, tensor.versioned)
     if tensor.legacy:

@@ -131,7 +131,7 @@ _FUNCTIONS = {
 
 
 class Error(RuntimeError):
-    """What the engine refused, and what to change. `status` is a code of engine/base.h."""
+    """A refusal by the engine, and what to change. `status` is a code of engine/base.h."""
 
     def __init__(self, status: int, text: str):
         super().__init__(text)
@@ -139,7 +139,7 @@ class Error(RuntimeError):
 
 
 def _candidates():
-    """Where libengine.so may be: ENGINE_LIBRARY, in the wheel beside this file, in an installed tree, in a build."""
+    """Candidates for libengine.so: ENGINE_LIBRARY, in the wheel beside this file, in an installed tree, in a build."""
     if named := os.environ.get("ENGINE_LIBRARY"):
         yield pathlib.Path(named)
         return

@@ -170,7 +170,7 @@ class Run:
 
     @property
     def directory(self) -> str:
-        """Of the run; "" without files."""
+        """The directory of the run; "" without files."""
         return os.fsdecode(self._started().directory)
 
     # ---- steps -------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Run:
         return Evaluation(out.loss, out.tokens, out.seconds)
 
     def logits(self, tokens: Any) -> Tensor:
-        """Those of one micro-batch of tokens, (rows, length, vocabulary). The run was opened with `logits=True`.
+        """The logits of one micro-batch of tokens, (rows, length, vocabulary). The run was opened with `logits=True`.
 
         They lie in memory of the run, where the next call writes its own."""
         handle = self._handle()
@@ -285,8 +285,8 @@ class Run:
         return self._json("plan", _words.whole("ranks", ranks, 32, False))
 
     def activations(self) -> List[Dict[str, Any]]:
-        """What `engine.open(..., activations=[...])` can name, in the model's order: name, op, dtype, shape, bytes, and
-        the parameters that the op reads. Runs nothing."""
+        """The activations that `engine.open(..., activations=[...])` can name, in the model's order: name, op, dtype,
+        shape, bytes, and the parameters that the op reads. Runs nothing."""
         return self._json("activations")
 
     def _json(self, function: str, *arguments: Any) -> Any:
@@ -390,7 +390,7 @@ class Run:
             raise
 
     def _lost(self) -> bool:
-        """Whether this process was forked from the one that has the run."""
+        """True if this process was forked from the one that has the run."""
         try:
             self._info()
         except n.Error as refusal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run gives: the numbers of a step, and its tensors for other libraries."""
+"""The results of a run: the numbers of a step, and its tensors for other libraries."""
 from __future__ import annotations
 
 import ctypes as c
@@ -87,12 +87,12 @@ class Tensor:
 
     @property
     def readonly(self) -> "Tensor":
-        """The same, as read-only: consumers of DLPack before 1.0 then get a copy or refuse it."""
+        """This tensor as read-only: consumers of DLPack before 1.0 then get a copy or refuse it."""
         return self._with(self._flags & ~n.WRITABLE)
 
     @property
     def part(self) -> "Tensor":
-        """What this rank holds of it, as a flat tensor of `shape` from element `first` on."""
+        """The part of it that this rank holds, as a flat tensor of `shape` from element `first` on."""
         return self._with(self._flags | n.PART)
 
     def _with(self, flags: int) -> "Tensor":

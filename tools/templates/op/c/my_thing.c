@@ -65,7 +65,7 @@ static double flops(const eng_call* call) {
   return n;
 }
 
-/* What is passed to an op here is kept for the backward: x, and nothing else. */
+/* The inputs that are passed to an op here are kept for the backward: x, and nothing else. */
 static eng_status isru_gradient(eng_gradient* g, eng_error* error) {
   const eng_gradient_api* api = g->api;
   if (api->wants(g, 0)) {

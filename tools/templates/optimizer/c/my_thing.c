@@ -42,7 +42,7 @@ static eng_status create(const eng_options* options, void** self, eng_error* err
   if (s == ENG_OK) s = options->get_float(options, "beta2", &made.beta2, error);
   if (s == ENG_OK) s = options->get_float(options, "eps", &made.eps, error);
   if (s != ENG_OK) return s;
-  /* What the description cannot say is checked here. */
+  /* This checks what the description cannot say. */
   if (made.beta1 * made.beta1 > made.beta2)
     return fail(error, ENG_INVALID, "beta1 squared is above beta2: Adam then diverges; raise beta2 or lower beta1");
   kept = malloc(sizeof *kept);
@@ -66,7 +66,7 @@ static eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t
   return ENG_OK;
 }
 
-/* What eng.adamw/1 reads of update k beside the learning rate: engine/ops.h. */
+/* The scalars that eng.adamw/1 reads for update k beside the learning rate: engine/ops.h. */
 static eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint32_t* n, eng_error* error) {
   const adam* me = self;
   if (cap < 2) return fail(error, ENG_OUT_OF_RANGE, "there is no room for two scalars");

@@ -45,7 +45,7 @@ eng_status create(const eng_options* options, void** self, eng_error* error) {
   if (eng_status s = options->get_float(options, "beta1", &made.beta1, error)) return s;
   if (eng_status s = options->get_float(options, "beta2", &made.beta2, error)) return s;
   if (eng_status s = options->get_float(options, "eps", &made.eps, error)) return s;
-  // What the description cannot say is checked here.
+  // This checks what the description cannot say.
   if (made.beta1 * made.beta1 > made.beta2)
     return fail(error, ENG_INVALID, "beta1 squared is above beta2: Adam then diverges; raise beta2 or lower beta1");
   Adam* kept = new (std::nothrow) Adam(made);
@@ -67,7 +67,7 @@ eng_status states(void*, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_err
   return ENG_OK;
 }
 
-// What eng.adamw/1 reads of update k beside the learning rate: engine/ops.h.
+// The scalars that eng.adamw/1 reads for update k beside the learning rate: engine/ops.h.
 eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint32_t* n, eng_error* error) {
   const Adam& adam = *static_cast<const Adam*>(self);
   if (cap < 2) return fail(error, ENG_OUT_OF_RANGE, "there is no room for two scalars");

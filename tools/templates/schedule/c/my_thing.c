@@ -51,7 +51,7 @@ static eng_status create(const eng_options* options, const eng_schedule_run* run
   if (s == ENG_OK) s = options->get_float(options, "power", &power, error);
   if (s == ENG_OK) s = options->get_float(options, "final_share", &share, error);
   if (s != ENG_OK) return s;
-  /* What the description cannot say is checked here. */
+  /* This checks what the description cannot say. */
   if (warmup > run->steps)
     return fail(error, ENG_INVALID, "warmup_steps is more than train.steps: lower it, or train longer");
   made.peak = run->peak, made.last = run->peak * share, made.power = power;

@@ -58,7 +58,7 @@ eng_status create(const eng_options* options, const eng_schedule_run* run, void*
   if (eng_status s = options->get_int(options, "warmup_steps", &warmup, error)) return s;
   if (eng_status s = options->get_float(options, "power", &power, error)) return s;
   if (eng_status s = options->get_float(options, "final_share", &share, error)) return s;
-  // What the description cannot say is checked here.
+  // This checks what the description cannot say.
   if (warmup > run->steps)
     return fail(error, ENG_INVALID, "warmup_steps is more than train.steps: lower it, or train longer");
   Schedule* made = new (std::nothrow)

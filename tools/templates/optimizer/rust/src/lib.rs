@@ -46,7 +46,7 @@ unsafe fn read(options: *const eng_options, error: *mut eng_error) -> Result<Ada
         beta2: number(options, eng_text!("beta2"), error)?,
         eps: number(options, eng_text!("eps"), error)?,
     };
-    // What the description cannot say is checked here.
+    // This checks what the description cannot say.
     if adam.beta1 * adam.beta1 > adam.beta2 {
         let text = "beta1 squared is above beta2: Adam then diverges; raise beta2 or lower beta1";
         return Err(fail(error, ENG_INVALID, text));
@@ -85,7 +85,7 @@ unsafe extern "C" fn states(
     ENG_OK
 }
 
-// What eng.adamw/1 reads of update k beside the learning rate: engine/ops.h.
+// The scalars that eng.adamw/1 reads for update k beside the learning rate: engine/ops.h.
 unsafe extern "C" fn scalars(
     this: *mut c_void,
     k: u64,
