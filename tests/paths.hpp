@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the build and the sources are, kept out of the tests' command lines so that a compiler cache serves any clone.
+// The folders of the build and the sources, kept out of the tests' command lines so that a compiler cache serves any
+// clone.
 #pragma once
 
 extern "C" {

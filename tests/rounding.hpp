@@ -7,7 +7,7 @@
 
 namespace rounding {
 
-// Which values of which update.
+// The values and the update that are rounded.
 struct Place {
   int64_t seed = 42, stream = 3, first = 0, update = 7;
 };
@@ -25,7 +25,7 @@ inline Words philox(Words c, uint64_t seed) {
   return c;
 }
 
-// What is added to value k of element i.
+// The random number that is added to value k of element i.
 inline uint32_t number(const Place& at, int64_t i, int k) {
   const uint64_t e = uint64_t(at.first + i), b = e / 32 * 16 + e % 16;
   const Words c = {

@@ -34,7 +34,7 @@ hidden_size = 32
 intermediate_size = 64
 """
 RATE = "[optimizer]\nlearning_rate = 0.01\n"
-# What the plugins of a reference folder do together.
+# Plugins of a reference folder that are used together.
 RUNS = {"optimizer, data": (LLAMA, '[optimizer]\nplugin = "nesterov"\nlearning_rate = 0.1\n'),
         "precision": (LLAMA, '[precision]\nplugin = "half-bf16"\n'),
         "model": ('[model]\nplugin = "odd"\n', RATE),

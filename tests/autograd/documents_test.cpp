@@ -36,7 +36,7 @@ eng_id angles(eng_build* b) {
   return id;
 }
 
-// Which of the ops are told of the documents.
+// The ops that are told of the documents.
 Sketch sketch_of(const std::vector<Numbered>& told) {
   const auto tell = [told](Numbered n) { return std::count(told.begin(), told.end(), n) > 0; };
   Sketch s;
@@ -97,7 +97,7 @@ TEST_CASE("the losses of the documents of a sample do not depend on each other")
     return Checked(sketch, B, T, V).loss();
   };
   const double loss = whole.loss();
-  // What stands in a document changes the loss of no other: labels outside of it do not count.
+  // Tokens of one document change the loss of no other: labels outside of it do not count.
   const std::vector<int32_t> labels = whole.labels(), tokens = whole.tokens();
   const size_t document[] = {1, 2};
   for (size_t k = 0; k < labels.size(); ++k)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What [recompute] keeps, and what that costs, on a model whose every byte can be counted by hand.
+// The values that [recompute] keeps, and their cost, on a model whose every byte can be counted by hand.
 #include <catch2/catch.hpp>
 
 #include "core/autograd/recompute.hpp"

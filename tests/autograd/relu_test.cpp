@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of eng.linear_relu/1 in a backward: who masks, and who sums the gradient of the bias.
+// The backward of eng.linear_relu/1: which op masks, and which sums the gradient of the bias.
 #include <catch2/catch.hpp>
 
 #include "tests/trace/gradient_check.hpp"

@@ -63,7 +63,7 @@ TEST_CASE("a build folder in which plugins are not built yet says so", "[cli]") 
   CHECK(has(said, all));
   CHECK(has(said, "plugins/llama/llama.eng.so: it is not built yet; `tools/dev build` builds it"));
   CHECK(has(said, "plugins/cuda/cuda.eng.so: it is not in this build; `tools/dev build --cuda` builds it"));
-  // Of what is asked for, and of nothing else.
+  // The message names only what is asked for.
   const Result one = engine(scratch, {"check", "config.toml", "model.plugin=mamba"}, alone);
   INFO(one.err);
   CHECK(has(on_one_line(one.err), "mamba.eng.so: it is not built yet; `tools/dev build` builds it"));

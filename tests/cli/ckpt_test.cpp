@@ -172,7 +172,7 @@ TEST_CASE("ckpt diff", "[cli]") {
   CHECK(deep.exit == 9);
   CHECK(has(deep.out, "model.layers.2.mlp.up_proj.weight  only in deep\n"));
   CHECK(has(engine(scratch, {"ckpt", "diff", "deep", "run"}).out, "model.layers.2.mlp.up_proj.weight  only in deep\n"));
-  // What is damaged is not compared.
+  // A damaged checkpoint is not compared.
   fs::resize_file(checkpoint(scratch / "copy", 8) / "model-00000.safetensors", 100);
   const Result damaged = engine(scratch, {"ckpt", "diff", eight, checkpoint(scratch / "copy", 8).string()});
   CHECK(damaged.exit == 9);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command prints without training.
+// The output of the command without training.
 #include <algorithm>
 #include <regex>
 
@@ -141,7 +141,7 @@ TEST_CASE("plan --json has every field", "[cli]") {
   CHECK(rank.at("device_peak_bytes") == all);
   CHECK(rank.at("host_peak_bytes") > all);
 
-  // What a checkpoint takes, headers aside; ranks write it together.
+  // The size of a checkpoint, headers aside; ranks write it together.
   const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=1"});
   INFO(run.err);
   REQUIRE(run.exit == 0);
@@ -273,14 +273,14 @@ TEST_CASE("check --ranks checks what plan --ranks plans", "[cli]") {
     return std::stod(found[1].str());
   };
   CHECK(disk(four) == Approx(disk(with("check", "1", {}))).epsilon(0.05));
-  // The same messages, and the same of what fits.
+  // The messages are the same, and so are the proposals.
   const Args batch = {"--unset", "train.accumulate", "train.micro_batch=1", "train.global_batch=6"};
   CHECK(with("check", "4", batch).exit == 2);
   CHECK(with("check", "4", batch).err == with("plan", "4", batch).err);
   CHECK(has(with("check", "4", batch).err, "is not a multiple of 4 ranks x train.micro_batch = 1"));
   CHECK(with("check", "3", batch).exit == 0);
   CHECK(with("check", "0", {}).exit == 2);
-  // What fits on one rank need not fit on a machine that several share, and the other way round.
+  // A step that fits on one rank need not fit on a machine that several share, and the other way round.
   const Json plan = Json::parse(with("plan", "4", {"zero.plugin=zero3", "--json"}).out);
   const uint64_t peak = plan.at("ranks").at(0).at("host_peak_bytes");
   const std::string room = "device.describe=" + std::to_string(peak + 100'000),  // for the text, 20 KB

@@ -104,7 +104,7 @@ TEST_CASE("data that does not fit the model, or is missing", "[cli]") {
   scratch.write("data.parquet", "PAR1");
   const Result parquet = engine(scratch, {"check", "config.toml", "data.paths=['data.parquet']"});
   CHECK(parquet.exit == 4);
-  // Where it is, so that the line can be copied from any folder.
+  // The line has the whole path, so that it can be copied from any folder.
   CHECK(has(parquet.err,
             "\n  " + std::string(ENGINE_SOURCE_DIR) + "/tools/export-dataset " + (scratch / "data.parquet").string()));
   fs::rename(scratch / "data.parquet", scratch / "my data.parquet");
@@ -127,7 +127,7 @@ TEST_CASE("data build and inspect for a model with its own ops", "[cli]") {
 TEST_CASE("data in an unexpected format is reported before anything runs", "[cli]") {
   Scratch scratch;
   scratch.config();
-  // What is refused is refused alike by every command that opens the data.
+  // Every command that opens the data refuses it alike.
   scratch.write("a.json", "[{\"text\": \"some text\"}]\n");
   scratch.write("a.txt", std::string("\xff\xfe"
                                      "a\0b\0",

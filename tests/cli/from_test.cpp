@@ -257,7 +257,7 @@ TEST_CASE("eval of a Hugging Face directory", "[cli][from]") {
   const Json json = Json::parse(eval.out);
   CHECK(json.at("tokens") > 0);
   CHECK(json.at("perplexity").get<double>() == Approx(std::exp(json.at("loss").get<double>())));
-  // The same data from a configuration, the same weights through a run.
+  // A configuration gives the same data, and a run the same weights.
   scratch.write("data.toml", "[data]\npaths = [\"text.txt\"]\nvalidation = 0.1\n[train]\nsequence_length = 16\n");
   const Result file = engine(scratch, {"eval", (goldens / "single").string(), "--json", "--data", "data.toml"});
   INFO(file.err);
@@ -348,7 +348,7 @@ TEST_CASE("the tokenizer of existing weights is used, and no other is accepted",
     CHECK(refused.exit == 4);
     CHECK(has(refused.err, "gives other ids than the tokenizer of the weights, " + source.string()));
   }
-  // The same tokenizer elsewhere is as good.
+  // A tokenizer with the same content elsewhere is as good.
   CHECK(engine(scratch, {"config", "show", "c.toml", "data.tokenizer=" + (tokenizers / "neox").string()}).exit == 0);
 
   // OPT's folders hold these two and no tokenizer.json.

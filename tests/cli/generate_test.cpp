@@ -56,7 +56,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     const Result stopped = generate({"--tokens", "40", "--temperature", "0", "--stop", "never", "--stop", stop});
     CHECK(stopped.out == kept + "\n");
     CHECK(has(stopped.err, "generated " + std::to_string(kept.size() + 4) + " tokens"));
-    // What begins as a stop text does and goes on otherwise is shown.
+    // Text that begins as a stop text does and goes on otherwise is shown.
     CHECK(generate({"--tokens", "40", "--temperature", "0", "--stop", text.substr(0, 40) + "?"}).out == text);
   }
   SECTION("another tokenizer") {

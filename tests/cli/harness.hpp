@@ -100,7 +100,7 @@ class Child {
 // To its end.
 Result engine(const Scratch& scratch, const Args& args, Limits limits = {});
 
-// What can be read of a file: nothing of one that is missing, or of a process in /proc that has ended.
+// The readable content of a file: nothing of one that is missing, or of a process in /proc that has ended.
 std::string read(const fs::path& path);
 // Each line of metrics.jsonl without what is measured: times, rates and the process's own memory.
 std::vector<std::string> numbers(const fs::path& run);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Hugging Face directory is under another name, and what lies in its place.
+// A Hugging Face directory under another name, and other things in its place.
 #include "harness.hpp"
 
 using namespace cli;

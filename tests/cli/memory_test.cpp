@@ -157,7 +157,7 @@ TEST_CASE("a run counts the text that it keeps, and does not grow with the text 
     if (file == "text.txt") before = more;
     CHECK(std::abs(more - before) < 1048576);
     CHECK(has(plan, "text in memory") == (file != "large.txt"));
-    // What does not fit with the text is refused before the run begins.
+    // A run that does not fit with the text is refused before it begins.
     args[3] = "refused";
     args.push_back("host.memory=" + std::to_string(static_cast<int64_t>(planned) - 1'000'000));
     const Result refused = engine(scratch, args);

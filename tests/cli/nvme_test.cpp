@@ -77,7 +77,7 @@ TEST_CASE("a run with states on disks has the numbers of one without, and each r
     CHECK(names(disk.path).empty());
   };
   same("all", everything);
-  // What one rank waits for are its tiers, and no other ranks.
+  // One rank waits for its tiers, and for no other ranks.
   double tiers = 0;
   for (const Json& line : metrics(scratch / "all")) {
     CHECK(line.at("wait_seconds").at("comm") == 0);
@@ -273,7 +273,7 @@ TEST_CASE("bytes that change on the disk stop the run, which names what and wher
   } else {
     const int file = open(path.c_str(), O_RDWR);
     REQUIRE(file >= 0);
-    // What is written after this is whole again, so not only once.
+    // Bytes that are written after this are whole again, so not only once.
     for (int round = 0; round < 40000 && child.running(); ++round) {
       for (off_t at = 100; at < 65536; at += 4096) {
         char byte = 0;

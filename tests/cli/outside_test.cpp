@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes from outside, in the hands of the command: links in a run, texts with control characters, a full standard
+// Input from outside, in the hands of the command: links in a run, texts with control characters, a full standard
 // output, little memory, programs that do not end. Each ends with a documented code, and forges and follows nothing.
 #include <sys/stat.h>
 
@@ -245,7 +245,7 @@ TEST_CASE("files that are written go where their name says, and nothing is read 
   const Result yes = shell(scratch, "yes | " + command + " generate run -");
   CHECK(yes.exit == 2);
   CHECK(has(yes.err, "the prompt has more than 16 MiB"));
-  // What the command says comes after the text's last newline.
+  // The command's own words come after the text's last newline.
   const Result both = shell(scratch, command + " generate run abc --tokens 3 --temperature 0 2>&1");
   CHECK(has(both.out, "\nprompt 3 tokens"));
 }

@@ -24,7 +24,7 @@ TEST_CASE("a run and its resumption become one page; the plan's peaks are in run
   // Again, with the run twice, to stdout as well.
   CHECK(engine(scratch, {"report", "run", "run"}).exit == 0);
   CHECK(has(engine(scratch, {"report", "run", "--out", "-"}).out, "<h1>run</h1>"));
-  // What is no report stays.
+  // A file that is no report stays.
   const Result other = engine(scratch, {"report", "run", "--out", "config.toml"});
   CHECK(other.exit == 2);
   CHECK(has(other.err, "config.toml exists and is no report"));

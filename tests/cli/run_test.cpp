@@ -145,7 +145,7 @@ TEST_CASE("--out is the run directory itself", "[cli]") {
   CHECK(fs::exists(scratch / "here" / "it" / "state.json"));
   CHECK_FALSE(fs::exists(scratch / "runs"));
   CHECK(fs::exists(checkpoint(scratch / "here" / "it", 3)));  // every = 4, but the last step is always saved
-  // The same again goes on, --resume never refuses, and a folder of other things is left alone.
+  // Another run with the same words goes on, --resume never refuses, and a folder of other things is left alone.
   CHECK(engine(scratch, {"run", "config.toml", "--out", "here/it", "train.steps=4"}).exit == 0);
   CHECK(column(scratch / "here" / "it", "step") == std::vector<double>{1, 2, 3, 4});
   CHECK(engine(scratch, {"run", "config.toml", "--out", "here/it", "--resume", "never"}).exit == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same run gives the same bits: again, in other micro-batches, and after any interruption.
+// Equal runs give equal bits: again, in other micro-batches, and after any interruption.
 #include <fmt/format.h>
 
 #include <cmath>

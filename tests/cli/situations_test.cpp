@@ -41,9 +41,10 @@ Planned plan(const std::string& config, Args more = {}) {
           json.at("flops_per_step"), json.at("recomputed_flops"),  rank.at("host_peak_bytes")};
 }
 
-// What N ranks keep of a parameter from step to step, and its summed gradient in f32, which lives through a step:
-// `whole` bytes on each, `shared` bytes divided among them. The card needs `gigabytes`, as docs/situations.md says.
-// Half a percent is for padding, and for parameters that have no 16-bit copy. Kernels may change what is left by a bit.
+// The bytes that N ranks keep of a parameter from step to step, and of its summed gradient in f32, which lives through
+// a step: `whole` bytes on each, `shared` bytes divided among them. The card needs `gigabytes`, as docs/situations.md
+// says. Half a percent is for padding, and for parameters that have no 16-bit copy. Kernels may change what is left by
+// a bit.
 Planned needs(const std::string& config, const Args& more, double whole, double shared, double gigabytes, bool fits) {
   INFO(config << [&] {
     std::string words;
@@ -59,7 +60,7 @@ Planned needs(const std::string& config, const Args& more, double whole, double 
   return p;
 }
 
-// The same with states on the host: what is left on the card keeps `kept` bytes of a parameter, and the host needs
+// The needs with states on the host: what is left on the card keeps `kept` bytes of a parameter, and the host needs
 // `host` gigabytes for each card.
 Planned offloads(const std::string& config, Args more, double kept, double gigabytes, double host, bool fits) {
   const Planned p = plan(config, more);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads the engine starts by default, and how they wait for each other.
+// The number of threads that the engine starts by default, and how they wait for each other.
 #include <algorithm>
 #include <regex>
 
@@ -10,7 +10,7 @@ using namespace cli;
 
 namespace {
 
-// How long libgomp's threads look for work before they sleep, as it says itself when it is loaded.
+// The time that libgomp's threads look for work before they sleep, as it says itself when it is loaded.
 uint64_t spin_count(const std::string& err) {
   std::smatch found;
   INFO(err);

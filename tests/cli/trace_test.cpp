@@ -8,7 +8,7 @@ using namespace cli;
 
 namespace {
 
-// Of the slices of the queues: their steps; and each is checked to lie inside its step.
+// The steps of the slices of the queues; each slice is checked to lie inside its step.
 std::set<int64_t> steps_of(const Json& trace) {
   std::map<int64_t, std::pair<double, double>> spans;
   for (const Json& e : trace.at("traceEvents"))

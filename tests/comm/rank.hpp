@@ -24,7 +24,7 @@ namespace rank {
 
 extern std::string plugin_dir;
 
-// Which communicator is tested, and the memory that its collectives move: host.cpp, or tests/cuda/nccl/cuda.cpp.
+// The communicator under test, and the memory that its collectives move: host.cpp, or tests/cuda/nccl/cuda.cpp.
 struct Subject {
   std::string plugin, device;      // "mpi", and a device that computes beside it, or ""
   std::vector<std::string> files;  // of plugins
@@ -109,7 +109,7 @@ class Bound {
   }
 
  private:
-  // Of what was only enqueued.
+  // The failure of work that was only enqueued.
   std::string failure() const try {
     comm_.check();
     return "";

@@ -62,7 +62,7 @@ void late(eng::Communicator& comm) {
   EXPECT(has(text, "; rank 1 is not waiting; it was last in eng.all_gather number 1 of group 1"));
   EXPECT(text.find("rank 2 waits") == std::string::npos);
   EXPECT(text.find("rank 2 has") == std::string::npos);
-  // Where another one's came first it told this one.
+  // If another rank's deadline came first, it told this one.
   EXPECT(waited >= deadline || has(text, "rank 2: ") || has(text, "rank 0: "));
   EXPECT(waited < deadline + 30);
   EXPECT(!gather.bound.launch().empty());  // and it stays so
@@ -80,7 +80,7 @@ void elsewhere(eng::Communicator& comm) {
     EXPECT(has(text, "collectives do not match: rank "));
     return;
   }
-  // Whoever gives up first tells the other.
+  // The rank that gives up first tells the other.
   const bool told = text.find("rank 0: ") == 0 || text.find("rank 1: ") == 0;
   if ((comm.world().rank == 1) != told)
     EXPECT(has(text, "; rank 0 has been waiting in eng.all_gather number 1 of group 1 for "));

@@ -32,7 +32,7 @@ class Memory {
   void* at_;
 };
 
-// Where it is looked: evenly, and at every edge there may be. No two are neighbours.
+// The places that are looked at: evenly, and at every edge there may be. No two are neighbours.
 std::vector<uint64_t> places() {
   std::vector<uint64_t> out;
   for (uint64_t at = 0; at < message; at += 13 * MiB + 24) out.push_back(at);
@@ -42,7 +42,7 @@ std::vector<uint64_t> places() {
   return out;
 }
 
-// What rank r gives at a byte: never 0.
+// The value that rank r gives at a byte: never 0.
 uint64_t value(uint32_t r, uint64_t byte) {
   return (byte * 0x9e3779b97f4a7c15u + r) | 1;
 }

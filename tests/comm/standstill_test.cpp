@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long messages stand still, by rank: much to move is no reason to give up, and one rank's bytes do not excuse
-// another's.
+// Measures how long messages stand still, by rank: much to move is no reason to give up, and one rank's bytes do not
+// excuse another's.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <vector>
@@ -19,7 +19,7 @@ struct Case {
     for (const uint32_t rank : ranks) still.add(rank);
     still.begin();
   }
-  // So many seconds after the start `arrived` have arrived: how long has a rank stood still?
+  // The time that a rank has stood still if so many seconds after the start `arrived` have arrived.
   double at(int now, const std::vector<size_t>& arrived) {
     for (const size_t k : arrived) through[k] = 1;
     still.look(seconds(now), [&](size_t k) { return through[k] != 0; });

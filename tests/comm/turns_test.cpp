@@ -9,7 +9,7 @@
 
 namespace {
 
-// Whoever waits for it looks once in 2 ms: who gives it back has it again long before.
+// A lock without order: a waiter looks once in 2 ms, and the thread that gives it back has it again long before.
 class Barging {
  public:
   void lock() {
@@ -21,7 +21,8 @@ class Barging {
   std::atomic_flag held_ = ATOMIC_FLAG_INIT;
 };
 
-// Who gives the lock back and wants it again at once finds another one before him: so often of 21 times.
+// Counts how often of 21 times a thread that gives the lock back and wants it again at once finds another one before
+// it.
 template <class Lock>
 int served_first() {
   int count = 0;

@@ -152,7 +152,7 @@ TEST_CASE("another trainer's word for a plugin") {
         problems(with(""), {std::string("precision.plugin=") + word}, source),
         Contains(std::string("error[E0110]: no precision plugin named `") + word + "`") &&
             Contains(std::string("help: did you mean `") + ours + "`?\n      available: `bf16`, `fp16`, `fp32`"));
-  // What is not there is not proposed, and what belongs to a name of theirs says nothing.
+  // Absent plugins are not proposed, and words that belong to another of their keys give no hint.
   CHECK_THAT(problems(with(""), {"precision.plugin=bfloat16"}), !Contains("did you mean"));
   CHECK_THAT(problems(with(""), {"precision.plugin=none"}, source), !Contains("did you mean"));
   CHECK_THAT(problems(with(""), {"optimizer.plugin=adamw_torch"}), Contains("did you mean `adamw`?"));

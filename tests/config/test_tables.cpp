@@ -22,7 +22,7 @@ TEST_CASE("one machine, described in every way that TOML has") {
     CHECK(comm.integer("describe.ranks_per_node") == 8);
     CHECK(comm.given("describe.latency"));
     CHECK_FALSE(comm.has("describe.flops"));
-    // What the command writes reads back.
+    // The text that the command writes reads back.
     const Config again = parse(resolved_text(config));
     CHECK(again.section("comm").integer("describe.bandwidth") == 25'000'000'000);
     CHECK(again.section("comm").number("describe.latency") == comm.number("describe.latency"));
@@ -60,7 +60,7 @@ TEST_CASE("groups of parameters, in every way that TOML has") {
     const Config config = parse(with(text));
     CHECK(config.section("optimizer").as<Tables>("groups") == expected);
     CHECK(config.section("optimizer").given("groups"));
-    // What the command writes reads back, and the same is compared among ranks.
+    // The text that the command writes reads back, and ranks compare the same.
     CHECK_THAT(resolved_text(config), Contains("groups = [{match = [\"*.bias\"], weight_decay = 0.0}, "
                                                "{learning_rate_scale = 0.5, match = [\"a.*\", \"b?\"]}]"));
     CHECK(parse(resolved_text(config)).section("optimizer").as<Tables>("groups") == expected);

@@ -28,7 +28,7 @@ Args words(const std::string& target, const std::string& out, const Args& more =
   return all;
 }
 
-// What was measured: without times, memory and how it was computed.
+// The measured values: without times, memory and how they were computed.
 Json measured(const fs::path& analysis) {
   Json r = Json::parse(read(analysis / "results.json"));
   for (const char* of_the_run : {"timestamp", "memory", "engine", "device"}) r.erase(of_the_run);

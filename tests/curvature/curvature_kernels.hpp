@@ -47,7 +47,7 @@ inline std::vector<std::string> isas() {
   return out;
 }
 
-// What the random numbers depend on.
+// The values that determine the random numbers.
 struct Drawing {
   int64_t seed = 42, stream = 3, first = 0, counter = 0;
   double rate = 1.0;

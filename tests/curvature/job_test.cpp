@@ -38,7 +38,7 @@ std::string failure(const Toy& toy, const Given& given) {
   }
 }
 
-// How the diagonal compares with the true one: the share of intervals that contain it, and the root mean square error.
+// Compares the diagonal with the true one: the share of intervals that contain it, and the root mean square error.
 struct Compared {
   double covered = 0, error = 0, bias = 0;
 };

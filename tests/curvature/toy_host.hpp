@@ -55,7 +55,7 @@ inline eng::Section job_section(const Given& given) {
   return eng::Section("job", settings);
 }
 
-// What a run keeps: states by number and parameter, values.
+// The values that a run keeps: states by number and parameter, values.
 struct Kept {
   std::map<std::pair<uint32_t, uint32_t>, Tensor> states;
   std::map<uint32_t, Tensor> values;

@@ -58,7 +58,7 @@ struct SoftmaxRegression : Toy {
     }
     return loss;
   }
-  // Of windows 0 .. n - 1, for w and b.
+  // The diagonal for windows 0 .. n - 1, for w and b.
   std::vector<std::vector<double>> diagonal(const Tensors& with, uint64_t n) const {
     std::vector<std::vector<double>> out = {std::vector<double>(C * D), std::vector<double>(C)};
     for (uint64_t w = 0; w < n; ++w)

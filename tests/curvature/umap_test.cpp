@@ -51,7 +51,7 @@ TEST_CASE("UMAP keeps three clouds apart and their neighbourhoods") {
   REQUIRE(separated);
   CHECK(separated->mean > 0.7);
   CHECK(trustworthiness(points, embedded, 10) > 0.85);
-  // The same places in another order keep nothing.
+  // Equal places in another order keep nothing.
   Doubles shuffled;
   for (size_t i = 0; i < 3 * each; ++i)
     shuffled.insert(shuffled.end(), {(*found)[i * 74 % 360], (*found)[i * 74 % 360 + 1]});

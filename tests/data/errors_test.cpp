@@ -40,7 +40,7 @@ class Unprivileged {
   bool works_ = true;
 };
 
-// Where temporary files go, if another user can get there; else another such place. Root's TMPDIR may be its own.
+// A folder for temporary files that another user can reach. Root's TMPDIR may be its own.
 fs::path open_to_others() {
   const Unprivileged user;
   std::error_code none;

@@ -81,7 +81,7 @@ uint64_t bytes_of(const std::string& text) {
   return std::stoull(text) << 20;
 }
 
-// What the user did not set takes the default of the description.
+// Settings that the user left out take the defaults of the description.
 Settings complete(Settings settings) {
   static const toml::table description = toml::parse(plugin().describe());
   const toml::table& options = *description["provides"][settings.source == "text" ? 0 : 1]["options"].as_table();
@@ -196,7 +196,7 @@ Opening::Opening(const Folder& folder, const Settings& given)
   request.sequence_length = settings.length;
   request.vocabulary = settings.vocabulary;
   request.base_dir = base.c_str();
-  // What a run would read: everything that there is.
+  // The fields that a run would read: everything that there is.
   fields[0] = {ENG_FIELD_TOKENS, ENG_I32, 0}, fields[1] = {ENG_FIELD_LABELS, ENG_I32, 0};
   uint32_t more = 0;
   REQUIRE(table(settings.source).fields(&options, fields + 2, 2, &more, nullptr) == ENG_OK);
@@ -229,7 +229,7 @@ Source::~Source() {
 }
 
 eng_status Source::try_read(int split, uint64_t position) {
-  // What is not written shall show.
+  // Unwritten tokens must show.
   for (int32_t& token : sample_.tokens) token = -1;
   for (int32_t& label : sample_.labels) label = -1;
   for (int32_t& segment : sample_.segments) segment = -7;

@@ -47,13 +47,13 @@ struct Settings {
 std::string gzip(const std::string& text);
 std::string zstd(const std::string& text);
 
-// What the plugin logged since the last call, a line each.
+// The lines that the plugin logged since the last call.
 std::string logged();
 
 const eng_plugin& plugin();
 const eng_data& table(const std::string& source);
 
-// What a host hands a source.
+// The arguments with which a host opens a source.
 struct Opening {
   Opening(const Folder& folder, const Settings& settings);
   Opening(const Opening&) = delete;
@@ -85,7 +85,7 @@ class Source {
 
   // Reads into buffers of this object.
   eng_status try_read(int split, uint64_t position);
-  // The same, and fails the test on an error.
+  // Reads a sample, and fails the test on an error.
   const Sample& read(int split, uint64_t position);
   // All tokens in order, if there is no held-out part: tokens of each window, then the last label.
   std::vector<int32_t> tokens();
@@ -106,7 +106,7 @@ class Source {
 
 // The first `size` bytes of a text in which every pair of bytes occurs once: a window tells where it was taken.
 std::string pairs(std::size_t size);
-// Where in `pairs` the window starts that begins with these two bytes.
+// The position in `pairs` of the window that begins with these two bytes.
 uint64_t place(int32_t first, int32_t second);
 
 }  // namespace data_test

@@ -92,7 +92,7 @@ TEST_CASE_METHOD(Jsonl, "what is no character stops, or is replaced where that i
   CHECK_THAT(read(bytes), Contains("a.jsonl:1:") && Contains("[data] errors = \"replace\""));
   CHECK(read(half + "\n" + bytes, "text", "replace") == "a\ufffdz \\ud83d \ufffd\U0001f600|b\ufffd\ufffd c");
   CHECK(read(R"({"text": "\ud83d\u0041\ud83d"})", "text", "replace") == "\ufffdA\ufffd");
-  // What is wrong for another reason stays an error, with its own place and without that advice.
+  // A row that is wrong for another reason stays an error, with its own place and without that advice.
   const std::string broken = read(R"({"text": "\ud83d", oops})", "text", "replace");
   CHECK_THAT(broken, Contains("a.jsonl:1:") && Contains("not valid JSON") && !Contains("replace"));
   CHECK_THAT(read("{\"text\": oops}", "text", "replace"), Contains("a.jsonl:1:10: not valid JSON"));
@@ -127,7 +127,7 @@ TEST_CASE_METHOD(Jsonl, "a field may be inside of others") {
   CHECK_THAT(read(R"({"data": {"text": 3}})", "data.text"), Contains("field \"data.text\" is a number"));
   CHECK_THAT(read(R"({"data": {"text": null}})", "data.text"), Contains("field \"data.text\" is null"));
   CHECK_THAT(read(R"({"data": {"text": {"text": "aa"}}})", "data.text"), Contains("field \"data.text\" is an object"));
-  // Where it is found is proposed.
+  // The field in which it is found is proposed.
   CHECK_THAT(read(R"({"id": 3, "data": {"text": "aa"}})"), Contains("set [data] field = \"data.text\""));
   CHECK_THAT(read(R"({"data": [{"text": "aa"}]})"), !Contains("data.text"));
 }
@@ -141,7 +141,7 @@ TEST_CASE_METHOD(Jsonl, "rows without a text are left out where that is asked fo
   CHECK(logged() == "[data] missing = \"skip\": rows without a text that are left out: 4\n");
   CHECK(read("{\"data\": {}}\n{\"data\": {\"text\": \"aa\"}}\n{\"data\": {\"text\": null}}\n", "data.text", "stop",
              "skip") == "aa");
-  // What is wrong otherwise stays an error, and so does a field that no row has.
+  // A row that is wrong otherwise stays an error, and so does a field that no row has.
   CHECK_THAT(read(good + "{\"text\": 3}\n", "text", "stop", "skip"), Contains("a.jsonl:2: field \"text\" is a number"));
   CHECK_THAT(read(good + "[]\n", "text", "stop", "skip"), Contains("a.jsonl:2: the line is an array"));
   CHECK_THAT(read(null + other, "text", "stop", "skip"),

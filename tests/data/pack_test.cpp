@@ -161,7 +161,7 @@ TEST_CASE("a document longer than a sample is cut; each of its tokens but the fi
         const std::size_t at = text.find(text_of(d.tokens).substr(0, std::min<std::size_t>(d.tokens.size(), 2)));
         REQUIRE(at % 8 == 0);
         const bool last = at + d.tokens.size() == text.size();
-        // What follows in the document is the label of a part's end.
+        // The next token of the document is the label of a part's end.
         CHECK(d.labels.back() == (last ? ENG_IGNORE_LABEL : text[at + d.tokens.size()]));
         counted += d.tokens.size() - (last ? 1 : 0);
       }
@@ -184,7 +184,7 @@ TEST_CASE("with pack, whole documents are held out", "[pack]") {
     CHECK(size == Approx(0.1 * static_cast<double>(all)).epsilon(0.01));
     for (const auto& t : held) REQUIRE(train.count(t) == 0);
     if (length == 200) CHECK(held.size() + train.size() == texts.size());
-    // Which documents are held out does not depend on the length of samples.
+    // The choice of held-out documents does not depend on the length of samples.
     if (length == 200) {
       std::size_t same = 0;
       for (const auto& t : before) same += t.size() < 64 && held.count(t);

@@ -166,7 +166,7 @@ TEST_CASE_METHOD(Raw, "what is no file of ids is named") {
   refuse("\x80\4\x95\x0b\0\0\0\0\0\0\0]\x94."s, {"pickled Python objects"}, 50257);
   refuse("PAR1\x15\4\x15"s, {"a Parquet file"}, 50257, "train.parquet");
   refuse("TNTIDX\0\0\1\0"s, {"fairseq"}, 50257, "a.idx");
-  // The same bytes can be ids, if that is said.
+  // These bytes can also be ids, if that is said.
   accept("\x80\4\x95\x0b\0\0\0\0\0\0"s, {1152, 2965, 0, 0, 0}, 50257, "a.bin", "uint16");
 }
 

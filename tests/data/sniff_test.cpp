@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file is, its bytes say, under any name: read as what it is, or refused with what it is and what to do.
+// A file is recognised by its bytes, under any name: read as what it is, or refused with what it is and what to do.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>

@@ -11,7 +11,7 @@
 
 namespace data_test {
 
-// What tools/goldens/tokenizer.py left.
+// The files that tools/goldens/tokenizer.py left.
 inline const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
 
 using Ids = std::vector<int32_t>;

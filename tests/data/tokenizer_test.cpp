@@ -40,7 +40,7 @@ const Golden& all() {
   return loaded;
 }
 
-// How many strings have other ids than the library gave.
+// The number of strings whose ids differ from the library's.
 std::size_t differences(TokenizerUse& tokenizer, const json& expected, std::string* first = nullptr) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < all().strings.size(); ++i) {
@@ -65,7 +65,8 @@ bool valid(const std::string& text) {
   }
 }
 
-// What a pattern leaves of a text: the tokenizer of `file`, with a pre-tokenizer that removes what the pattern matches.
+// The rest of a text after a pattern: the tokenizer of `file`, with a pre-tokenizer that removes what the pattern
+// matches.
 std::string left_by(const char* pattern, const std::string& text, json file, Folder& folder) {
   const json removed = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Removed"}};
   const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
@@ -90,7 +91,7 @@ TEST_CASE("ids are those of the libraries") {
     INFO(first);
     CHECK(wrong == 0);
     CHECK(tokenizer.encode(all().strings[3], ENG_ENCODE_SPECIAL) == Golden::ids(all().data["special"][name]));
-    // The same once more, now that words are remembered.
+    // Once more, now that words are remembered.
     CHECK(differences(tokenizer, all().data["ids"][name]) == 0);
   }
 }
@@ -203,7 +204,7 @@ TEST_CASE("byte-level text comes back byte for byte") {
       if (std::string(name) == "llama3" && text.find("<mask>") != std::string::npos) continue;  // it takes the spaces
       CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
     }
-    // What is not UTF-8 comes back as U+FFFD.
+    // Bytes that are not UTF-8 come back as U+FFFD.
     CHECK(tokenizer.decode(tokenizer.encode("a\xff"
                                             "b\xe2\x82"
                                             "c")) ==

@@ -12,7 +12,7 @@ using namespace data_test;
 
 namespace {
 
-// How often each token of `text` is touched by an epoch of a split; checks tokens and labels of every sample on the
+// Counts how often an epoch of a split touches each token of `text`; checks tokens and labels of every sample on the
 // way.
 std::vector<int> touched(Source& source, const std::string& text, int split, std::size_t length) {
   std::vector<int> count(text.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What far tells of itself.
+// Counters that far keeps of itself.
 #include <dlfcn.h>
 
 #include <atomic>

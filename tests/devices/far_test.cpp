@@ -19,7 +19,7 @@ using Catch::Contains;
 
 namespace {
 
-// What the cpu gives.
+// The results of the cpu.
 const Result& expected(const Model& model, const std::string& strategy) {
   static std::map<std::string, Result> known;
   const std::string key = model.name + strategy + std::to_string(model.ranks) + " " + std::to_string(model.accumulate);
@@ -78,7 +78,7 @@ TEST_CASE("one rank trains on far as on the cpu") {
     }
 }
 
-// Where states live, and where they are updated.
+// The places of states, and where they are updated.
 const char* const offloads[] = {
     "optimizer = 'host'\n",
     "optimizer = 'host'\nupdate = 'device'\n",
@@ -137,7 +137,7 @@ TEST_CASE("a plan states the threads of updates on the host") {
     if (call.on_host) call.parallel = 2;
   const eng::HostUpdate fewer = *eng::host_update(setup.plan, setup.host.get());
   CHECK((fewer.threads == 2 && fewer.of == 3 && fewer.beside));
-  // Nobody knows the threads of a described device's host.
+  // The number of threads of a described device's host is unknown.
   c.section("device").set("describe", std::string("a800-80g"), "test");
   eng::Setup card = eng::make_plan_only(c, registry());
   const auto json = nlohmann::json::parse(eng::plan_json(card.plan, eng::report_context(card, c)))["update_on_host"];
@@ -315,7 +315,7 @@ TEST_CASE("the batch is copied while the step computes") {
     CHECK(moved.end > computed.begin);
     CHECK(moved.reached <= moved.begin);
   }
-  // What the first micro-batch starts with cannot wait for the forward: there the order holds.
+  // The copies with which the first micro-batch starts cannot wait for the forward: there the order holds.
   const size_t tokens = copy_of(first, plan, "tokens", 0);
   on.held = number_of(plan, "train", 0, tokens), on.freed = number_of(plan, "train", 0, read - 1);
   on.late = -1, on.patience = 20;

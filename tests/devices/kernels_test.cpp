@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plugin's kernel serves a call of a device.
+// The plugin whose kernel serves a call of a device.
 #include <catch2/catch.hpp>
 
 #include "engine/ops.h"

@@ -12,14 +12,14 @@
 
 namespace devices {
 
-// What fixes the numbers.
+// Settings that fix the numbers.
 struct Model {
   std::string name = "llama";  // llama, opt, mamba
   uint32_t ranks = 1;
   int64_t accumulate = 1;
 };
 
-// What must not change them.
+// Settings that must not change them.
 struct On {
   std::string device = "cpu";     // cpu, far, cuda
   std::string strategy = "none";  // none, zero1, zero2, zero3, two_level
@@ -56,7 +56,7 @@ class Training {
   Result run();
   const eng::Plan& plan() const { return ranks_[0]->setup.plan; }
   eng::Executor& executor() { return *ranks_[0]->executor; }
-  // Of every rank: the batch of a step where the host leaves it.
+  // Fills every rank's batch of a step where the host leaves it.
   void fill(int step);
   void begin();  // parameters, counters, the table
   void step();
@@ -76,7 +76,7 @@ class Training {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-// What far did in this process so far.
+// The work of far in this process so far.
 struct Counts {
   uint64_t launched, captured, replayed;  // actions put on queues; graphs made; graphs put on queues
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a wait of a plan is for.
+// The reasons for the waits of a plan.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace devices {
 
-// Of program "train".
+// A segment of program "train".
 eng::Segment& segment(eng::Plan& plan, size_t s);
 
 // Earlier actions that are no longer ordered before a later one, although one of them writes bytes that the other uses.

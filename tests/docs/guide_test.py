@@ -96,7 +96,7 @@ def main():
         assert plain == sgd, f"{plain} differs from {sgd}"
         assert restarts[:4] == sgd[:4] and restarts[4] != sgd[4], f"{restarts} beside {sgd}"
 
-        # What the guide says of refusals.
+        # Compares the guide's refusals with the real ones.
         said = run("build/tools/engine --plugin-path my-plugins check docs/examples/counting.toml "
                    "optimizer.restart_every=1", work, expect=2)
         assert "restart_every = 1 leaves no momentum" in said, said

@@ -47,7 +47,7 @@ std::vector<float> looked_up(const std::vector<float>& rows, const std::vector<i
   return out;
 }
 
-// Of the first arena.
+// The bytes of the first arena.
 uint64_t planned(const engine::Session& run, const std::string& what) {
   const std::string plan = run.plan(), key = "\"" + what + "\": ";
   return std::stoull(plan.substr(plan.find(key) + key.size()));
@@ -141,7 +141,7 @@ TEST_CASE("embed: activations stay in place, and are read-only", "[embed]") {
   CHECK(refused(why, [&] {
           run.write("layers.0.output", {"", ones.data(), {2, 16, 16}}, "activation");
         }) == ENG_UNSUPPORTED);
-  // What the plan counts is what there is: each value once, in whole pages.
+  // The plan's count is exact: each value once, in whole pages.
   std::map<const void*, uint64_t> memory;
   for (const eng_tensor_info& t : run.tensors())
     if (t.role == std::string("activation")) {

@@ -18,7 +18,7 @@ uint64_t hash(uint64_t h, const void* data, uint64_t size) {
   return h;
 }
 
-// What the fixture says of the gradient of the first window.
+// The fixture's hash of the gradient of the first window.
 std::string analysed(const Folder& folder, const std::string& words) {
   const std::string command = std::string(ENGINE_COMMAND) + " --plugin-path " FIXTURE_JOB_DIR " analyse " +
                               (folder / "config.toml").string() + " --job fixture job.turns=1 job.windows=1 --out " +

@@ -171,7 +171,7 @@ class Fields(Case):
         fresh = self.bare_run(fields=["loss_weights"])
         self.assertEqual(fresh.evaluate(tokens=self.tokens, loss_weights=ones / 2).loss,
                          self.bare_run().evaluate(tokens=self.tokens).loss / 2)
-        # What has weight 0 is not learnt.
+        # A token of weight 0 is not learnt.
         still = self.bare_run("optimizer.weight_decay=0", fields=["loss_weights"])
         before = numpy.array(still[WEIGHT])
         self.assertEqual(still.step(tokens=self.tokens, loss_weights=ones * 0).grad_norm, 0)

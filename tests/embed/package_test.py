@@ -170,12 +170,12 @@ class Standard(Case):
         self.assertEqual(flags(tensor), 0)
         self.assertEqual(flags(tensor.readonly), _native.FLAG_READ_ONLY)
         self.assertEqual(flags(tensor, copy=True), _native.FLAG_COPIED)
-        # What nobody consumed is given back: the run's memory goes with the last one.
+        # Tensors that nobody consumed are given back: the run's memory goes with the last one.
         del tensor
         gc.collect()
 
     def test_own_tensors_as_batches(self):
-        """What has __dlpack__ is a batch, and one of another run, too."""
+        """An object with __dlpack__ is a batch, and so is one of another run."""
         run, other = self.open("train.sequence_length=8"), self.open()
         with self.assertRaisesRegex(engine.Error, r"tokens` is float32 \(256, 16\); a batch is"):
             run.step(tokens=other["model.embed_tokens.weight"])
@@ -400,7 +400,7 @@ class WithNumpy(Case):
         self.assertEqual(int(lines[0][4]) + int(lines[1][4]), 256 * 16)
         metrics = [json.loads(l) for l in (self.folder / "out/metrics.jsonl").read_text().splitlines()]
         self.assertEqual(metrics[-1]["loss"], float.fromhex(lines[0][2]))
-        # What ends one rank ends both, and says why.
+        # An error that ends one rank ends both, and says why.
         child = self.script("import engine\nwith engine.open('config.toml', out='failed') as run:\n"
                             "    run.step()\n    assert run.rank == 0, 'rank 1 is lost'\n    run.step()\n", *started)
         out, err = self.wait(child)
@@ -414,7 +414,7 @@ class WithNumpy(Case):
         return ["/usr/bin/mpirun", "-n", "2", "--oversubscribe", "--allow-run-as-root"]
 
     def test_activations_of_ranks(self):
-        """Of each rank its own, and the losses stay the same."""
+        """Each rank has a part of its own, and the losses stay the same."""
         text = ("import engine, numpy, sys, zlib\n"
                 "words = ['zero.plugin=zero3', 'train.accumulate=3', 'train.reduce=step', 'recompute.policy=full']\n"
                 "with engine.open('config.toml', *words, files=False, activations=sys.argv[1:]) as run:\n"

@@ -71,7 +71,7 @@ class Folder {
       o.out = (path_ / out).string();
     return o;
   }
-  // What `engine run` writes with the same configuration.
+  // The run directory that `engine run` writes with the same configuration.
   fs::path run(const std::string& out, const std::string& words = "") const {
     const std::string command = std::string(ENGINE_COMMAND) + " run " + (path_ / "config.toml").string() + " --out " +
                                 (path_ / out).string() + " " + words + " 2> " + (path_ / "err").string();

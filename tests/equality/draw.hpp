@@ -15,7 +15,7 @@
 
 namespace equality {
 
-// What fixes the numbers of a run.
+// Settings that fix the numbers of a run.
 struct Group {
   std::string model = "llama";  // llama, llama-tied, opt, mamba, odd, odd-tied, odd-plain
   uint32_t world = 2;
@@ -31,7 +31,7 @@ struct Group {
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba
 };
 
-// What must not.
+// Settings that must not change them.
 struct Draw {
   std::string strategy = "none";  // none, zero1, zero2, zero3, two_level
   uint64_t bucket = uint64_t{64} << 20;
@@ -57,7 +57,7 @@ struct Planned {
 };
 Planned plan(const Group& group, const Draw& draw);
 
-// What came out of training, by name: norms, loss scales and losses of all steps, then every tensor, put together from
+// The results of training, by name: norms, loss scales and losses of all steps, then every tensor, put together from
 // its ranks.
 struct Result {
   std::vector<std::pair<std::string, std::vector<float>>> tensors;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the equality of random plans is worth: faults in plans and kernels, and every wait that is left out.
+// Tests of the equality of random plans itself: faults in plans and kernels, and every wait that is left out.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

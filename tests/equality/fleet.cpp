@@ -16,7 +16,7 @@
 namespace equality {
 namespace {
 
-// What zero.live_limit is about.
+// True for buffers that zero.live_limit is about.
 bool counts(const eng::Buffer& b) {
   const auto named = [&](const char* prefix) { return b.name.rfind(prefix, 0) == 0; };
   return b.line == eng::Line::leases || named("fresh gradient ") || named("whole gradient ");
@@ -291,7 +291,7 @@ void Fleet::end(uint32_t r, size_t queue) {
   rank.queues[queue].pop_back();
 }
 
-// Of its outputs (loss, dx, ...), dx.
+// Changes dx among its outputs (loss, dx, ...).
 void Fleet::spoil(uint32_t r, const Bound& bound) const {
   if (!overflow_ || overflow_->rank != r || bound.call->op->id != std::string(ENG_OP_CROSS_ENTROPY_GRAD)) return;
   const auto* counters = reinterpret_cast<const int64_t*>(address(r, ranks_[r].plan->counters));

@@ -26,7 +26,7 @@ inline bool chance(Random& random, double p) {
   return static_cast<double>(random() % 1000) < p * 1000;
 }
 
-// Which of the actions that may go on does so.
+// Chooses among the actions that may go on.
 struct Schedule {
   uint64_t seed = 1;
   bool stubborn = false;  // some queues run far ahead of others; else all are equally likely
@@ -40,7 +40,7 @@ struct Schedule {
   bool greedy = false;  // whoever makes a lease or a fresh gradient goes first, whoever ends the use of one last
 };
 
-// How one rank's queues may be at fault on purpose.
+// Planted faults of one rank's queues.
 struct Fault {
   bool left_to_right = false;  // folds rows in their order instead of in a tree
   bool keeps_scale = false;    // the loss scale is not taken out of the gradients
@@ -106,7 +106,7 @@ class Fleet {
     uint64_t read = 0;    // hash of the inputs when it began
     size_t sequence = 0;  // of a collective: its number in the group
   };
-  // Of storage there is a copy in memory, of what must come back.
+  // For storage there is a copy in memory, of what must come back.
   struct Arena {
     uint8_t* memory = nullptr;
     std::unique_ptr<eng::Tier> tier;
@@ -151,7 +151,7 @@ class Fleet {
   bool ready(const Rank& rank, size_t queue) const;
   void begin(uint32_t rank, size_t queue);
   void end(uint32_t rank, size_t queue);
-  // What the next step of a queue does to the bytes in use: 1 more, -1 less, 0 neither.
+  // The change of the bytes in use by the next step of a queue: 1 more, -1 less, 0 neither.
   int changes(const Rank& rank, size_t queue) const;
   void exchange(uint32_t rank, const Bound& bound, const Running& now);
   void spoil(uint32_t rank, const Bound& bound) const;

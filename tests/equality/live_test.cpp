@@ -30,7 +30,7 @@ uint64_t most_live(const Group& group, const Planned& planned, std::string& comp
   return most;
 }
 
-// The same plan without what holds an action back for the sake of memory alone.
+// Removes from the plan what holds an action back for the sake of memory alone.
 void drop_admissions(Planned& planned) {
   for (eng::Plan& plan : planned.plans) {
     for (eng::Program& program : plan.programs)

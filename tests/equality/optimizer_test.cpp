@@ -110,7 +110,7 @@ TEST_CASE("adamw8bit gives the same bits with every strategy, and its bytes chan
       CHECK_FALSE(has(all, std::string("exp_avg_sq_codes ") + name));
     }
   }
-  // Which parameters have bytes is a setting.
+  // The choice of parameters that have bytes is a setting.
   const Result chosen = alike(on(2, optimizer + "min_8bit_size = 1000000\n"
                                                 "groups = [{match = ['*norm*', '*embed*'], moments = '8bit'}]\n"),
                               false);

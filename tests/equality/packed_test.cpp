@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must not change a number changes none where documents are packed and their losses weighted.
+// Settings that must not change a number change none if documents are packed and their losses weighted.
 #include <catch2/catch.hpp>
 
 #include "draw.hpp"

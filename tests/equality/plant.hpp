@@ -22,7 +22,7 @@ inline bool reduce_twice(eng::Plan& plan) {
         eng::Action again = action;
         again.waits.clear(), again.after.clear();
         segment.actions.insert(segment.actions.begin() + a + 1, again);
-        // Who waited for the first waits for the second.
+        // An action that waited for the first waits for the second.
         for (uint32_t later = a + 2; later < segment.actions.size(); ++later)
           for (auto* list : {&segment.actions[later].waits, &segment.actions[later].after})
             for (uint32_t& w : *list) w += w >= a;

@@ -97,7 +97,7 @@ TEST_CASE("bf16_sr: what is kept has 16 bits, without masters") {
           if (b.name.starts_with("weight ") || b.name.starts_with("exp_avg") || b.name.starts_with("gradient "))
             bytes[b.line] += b.bytes;
         }
-        // Of the elements of units; those that stay f32 have 4 bytes for each of the four.
+        // Elements of the units by type; those that stay f32 have 4 bytes for each of the four.
         uint64_t rounded = 0, wide = 0;
         for (const eng::Unit& u : p.units) (u.flags & ENG_PARAM_FP32 ? wide : rounded) += u.count;
         REQUIRE(wide > 0);

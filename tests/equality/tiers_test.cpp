@@ -72,7 +72,7 @@ void same(const Group& g, size_t shift, size_t step = 1) {
   }
 }
 
-// Whether a state of the optimizer is partly on the device and partly on a tier.
+// True if a state of the optimizer is partly on the device and partly on a tier.
 bool cut(const eng::Plan& plan) {
   std::set<std::string> here, there;
   for (const eng::Buffer& b : plan.buffers)

@@ -12,7 +12,7 @@ namespace {
 
 using namespace eng;
 
-// What a rank brings to a collective; must be equal on all members.
+// A rank's contribution to a collective; must be equal on all members.
 std::string key_of(const Plan& plan, const Action& action) {
   const Call& call = plan.calls[action.call];
   std::string key = fmt::format("{} in {}", call.op->id, plan.labels[action.block].text());

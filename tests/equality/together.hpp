@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the plans of all ranks fit together: what no rank can see in its own plan.
+// Checks that the plans of all ranks fit together: faults that no rank can see in its own plan.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace equality {
 
-// What is wrong between the plans of all ranks, in their order, each of which is right by itself: members of a group
-// that come to another collective of it than others (op, shapes, attributes, label), or would wait for each other.
+// The faults between the plans of all ranks, in their order, each of which is right by itself: members of a group that
+// come to another collective of it than others (op, shapes, attributes, label), or would wait for each other.
 std::vector<std::string> disagreements(std::span<const eng::Plan> plans);
 
 }  // namespace equality

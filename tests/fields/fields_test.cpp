@@ -96,7 +96,7 @@ TEST_CASE("a field of a third party goes from its source to its model", "[fields
   CHECK(none == Approx(one).epsilon(1e-6));
   CHECK(various < 0.9 * one);
   CHECK(various > 0.3 * one);
-  // The same under its standard name, by the model's own key; and a second one, which is an index.
+  // Reads the field under its standard name, by the model's own key; and a second one, which is an index.
   CHECK(loss(model("weights = 'loss_weights'\n") + scored("'loss_weights'")) == Approx(various).epsilon(1e-6));
   CHECK(loss(model("groups = 3\n") + scored(score + ", 'org.example.group'")) != Approx(various).epsilon(1e-6));
   // Shipped models read the standard name if there is one.
@@ -146,7 +146,7 @@ TEST_CASE("a field that the data do not provide is an error before step 1", "[fi
   CHECK_THAT(planned(model()).text, Contains("a configuration without [data] provides tokens, labels"));
   CHECK_THAT(planned(model() + scored("'org.example.group'")).text,
              Contains("data plugin scored provides tokens, labels, org.example.group"));
-  // Where it generates, what only training has is not offered.
+  // A model that generates is not offered what only training has.
   CHECK_THAT(refusal([&] {
                make_setup(config_of(model("weights = 'loss_weights'\n") + scored("'loss_weights'") + train), registry(),
                           16);

@@ -117,7 +117,7 @@ double difference(const Result& a, const Result& b, std::string& worst) {
       const double x = double{a.gradients[k].second[i]}, y = double{b.gradients[k].second[i]};
       error = std::max(error, std::abs(x - y)), size = std::max(size, std::abs(y));
     }
-    // The same number added to all keys changes no attention, so the gradient of their bias is nothing but rounding.
+    // A number that is added to all keys changes no attention, so the gradient of their bias is nothing but rounding.
     if (a.gradients[k].first.ends_with("k_proj.bias")) size = largest;
     if (!(error <= most * size)) most = error / size, worst = a.gradients[k].first;
   }
@@ -157,7 +157,7 @@ TEST_CASE("packed documents give the loss and the gradients of the documents alo
       const double error = difference(together, reference, worst);
       CAPTURE(error, worst);
       CHECK(error < limit);
-      // The same bits where the forward runs again.
+      // The bits are the same if the forward runs again.
       for (const char* key : {"full", "every"}) {
         const Result again = run(model, device, true, 2, 2, packed, key);
         CHECK(again.loss == together.loss);

@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   source.names = [](const std::string&) { return std::vector<std::string>{"m"}; };
   try {
     const auto read = eng::model_of_config_json(eng::parse_config_json(text, "fuzz"), "fuzz", "", source);
-    // What was understood can be written, and is understood again.
+    // A configuration that was understood can be written, and is understood again.
     eng::Section section("model", read.settings);
     eng::Schema there;
     for (const auto& option : schema().options)

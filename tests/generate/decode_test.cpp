@@ -115,7 +115,7 @@ struct Sequence {
     for (int64_t t = chunks * prefill; t < length; ++t) worst = std::max(worst, decode(t, t));
     return worst;
   }
-  // The same where the prompt is read in one piece of each length.
+  // The largest error if the prompt is read in one piece of each length.
   double error_of_pieces() {
     executor->run("reset");
     int64_t at = 0;
@@ -225,7 +225,7 @@ TEST_CASE("16-bit formats generate what their forward says, and hold no masters"
         CHECK(sequence.error(0) < limit);
         CHECK(sequence.error(1) < limit);
         CHECK(sequence.error_of_pieces() < limit);
-        // What stays f32 is padded, like everything else, to 4,096 elements.
+        // Values that stay f32 are padded, like everything else, to 4,096 elements.
         const uint64_t f32 = std::string(model) == "mamba" ? 3 * 3 * 4096 * 4 : 0;
         CHECK(2 * (weights(sequence.plan) - f32) == weights(wide.plan) - f32);
         CHECK(sequence.expected != wide.expected);
@@ -246,7 +246,7 @@ TEST_CASE("a position or a cache row off by one is seen") {
   std::rotate(rows.begin(), rows.begin() + 16, rows.end());
   sequence.executor->upload(cache, rows.data());
   CHECK(sequence.decode(66, 66) > 1e-5);
-  // What an earlier sequence left is not read.
+  // The rest of an earlier sequence is not read.
   CHECK(sequence.error(1) < 1e-5);
 }
 

@@ -8,7 +8,7 @@
 namespace hostile {
 namespace {
 
-// What `engine plugins test` cannot find, and why.
+// Faults that `engine plugins test` cannot find, and why.
 const std::map<std::string, const char*> out_of_reach = {
     {"precision: other activations", "no fault of the policy: a kernel does not have the type"},
     // The fault is told by the name of the file that is inspected.
@@ -42,7 +42,7 @@ Args subject(const Case& c) {
       if (begins({"device kernel"})) return {"--kind", "eng.kernels/1", "--name", "void"};
       return {"--kind", "eng.device/1"};
     default:
-      // What an op makes of a model is seen where the model is run.
+      // The effect of an op on a model is seen where the model is run.
       if (begins({"infer: negative", "ops: must", "workspace: a tera", "step", "op.step"}))
         return {"--kind", "eng.model/1"};
       if (begins({"infer", "flops", "grad", "op.", "ops"})) return {"--kind", "eng.ops/1"};
@@ -53,7 +53,7 @@ Args subject(const Case& c) {
   }
 }
 
-// What fails in the test of the plugin.
+// The laws that fail in the test of the plugin.
 std::set<std::string> verdicts(const Scratch& place, const Args& of, const std::string& fault) {
   Args args = {"plugins", "test", HOSTILE_DIR "/hostile.eng.so", "--rounds", "1", "--json"};
   args.insert(args.end(), of.begin(), of.end());

@@ -8,7 +8,7 @@ namespace hostile {
 
 using namespace cli;
 
-// Who is asked to do it.
+// The part of the test that is asked to do it.
 enum Who {
   in_run,
   in_source,

@@ -239,7 +239,7 @@ static uint64_t next_piece(work* w, uint32_t what, uint32_t state, uint32_t inde
   return n;
 }
 
-/* Of all parameters, of their gradients, or of a state, which are f32; read in pieces. */
+/* The hash of all parameters, of their gradients, or of a state, which are f32; read in pieces. */
 static uint64_t hash_of(work* w, uint32_t what, uint32_t state) {
   const eng_parameter* const* all = NULL;
   uint32_t n = 0;
@@ -352,7 +352,7 @@ static eng_status run(void* self, eng_job_host* h, eng_error* error) {
   put(&w, "windows", windows);
   put(&w, "length", (uint64_t)length);
   if (w.status == ENG_OK) w.status = h->api->file(h, "result.txt", w.text, w.size, error);
-  /* What sites saw in this attempt alone, and what a row of one more micro-batch adds. */
+  /* The counts of the sites in this attempt alone, and what a row of one more micro-batch adds. */
   if (w.status == ENG_OK) {
     double first, second;
     w.size = 0;

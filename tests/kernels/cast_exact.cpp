@@ -152,7 +152,7 @@ TEST_CASE("a fold of 16-bit rows into f32 rounds no sum to 16 bits") {
       const Tensor x = agreed(cast(random_normal(random, ENG_F32, {rows * n}), half->dtype));
       const std::vector<eng_attr> attrs = {whole("rows", rows), whole("dtype", ENG_F32)};
       const Tensor y = agreed({ENG_OP_FOLD, {x}, {desc(ENG_F32, {n})}, attrs, {}});
-      // The same as widening first.
+      // The result is that of widening first.
       const Tensor wide = agreed(cast(x, ENG_F32));
       CHECK(y.same_bits(agreed({ENG_OP_FOLD, {wide}, {desc(ENG_F32, {n})}, {whole("rows", rows)}, {}})));
     }

@@ -59,7 +59,7 @@ Outputs attend(const Device& device, const std::vector<Tensor>& x, const Tensor&
   return out;
 }
 
-// Of each document alone.
+// The results of each document alone.
 std::vector<Outputs> attend_alone(const Device& device, const Documents& d, const std::vector<Tensor>& x) {
   std::vector<Outputs> out;
   d.each([&](int64_t b, int64_t first, int64_t n, int64_t) {
@@ -70,7 +70,7 @@ std::vector<Outputs> attend_alone(const Device& device, const Documents& d, cons
   return out;
 }
 
-// How many documents in `all` are not those of `alone`.
+// The number of documents in `all` that differ from those of `alone`.
 int64_t unlike(const Documents& d, const std::vector<Outputs>& alone, const Outputs& all) {
   int64_t wrong = 0;
   size_t document = 0;

@@ -126,7 +126,7 @@ TEST_CASE("attention and its gradient agree with plain loops", "[cpu]") {
         CHECK(error_of(got.o, wrong.o) > 1e-4);
         CHECK(error_of(got.dq, wrong.dq) > 1e-4);
       }
-      // The same bits for any number of threads.
+      // The bits are the same for any number of threads.
       for (const uint32_t threads : {1U, 3U, 8U}) {
         const Outputs other = run_attention(isa, threads, c, q, k, v, grad);
         CHECK((got.o.same_bits(other.o) && got.lse.same_bits(other.lse)));

@@ -15,7 +15,7 @@ struct Fast {
   std::unique_ptr<Device> device;
 };
 
-// Those of these instruction sets that the processor has, each with 1, 2 and 3 threads.
+// Devices for the given instruction sets that the processor has, each with 1, 2 and 3 threads.
 inline std::vector<Fast> devices_of(const std::vector<const char*>& sets) {
   std::vector<Fast> list;
   for (const char* isa : sets)

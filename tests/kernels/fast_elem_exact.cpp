@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must have the reference's bits on every instruction set and with any number of threads.
+// Kernels that must have the reference's bits on every instruction set and with any number of threads.
 #include "fast_elem.hpp"
 
 using namespace kernels_test;
@@ -42,7 +42,7 @@ Case adamw(Random& random, int64_t n, double clip, double ok, double weight_deca
   return c;
 }
 
-// The same update, which also writes the weight in a 16-bit type.
+// An update that also writes the weight in a 16-bit type.
 Case with_weight(Case c, int32_t dtype) {
   c.out.push_back(c.in[0].d);
   c.out.back().dtype = dtype;

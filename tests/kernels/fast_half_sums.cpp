@@ -105,7 +105,7 @@ TEST_CASE("fast positions_grad and sum_rows in 16 bits") {
   });
 }
 
-// Of ones, a sum that was rounded on its way would stop at 256 in bf16.
+// The values are ones: a sum that was rounded on its way would stop at 256 in bf16.
 TEST_CASE("sums of many 16-bit rows are rounded once") {
   each([&](int32_t dtype, int32_t sums) {
     const int64_t n = 1000, h = 67;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a 16-bit tensor is from the one expected.
+// The distance of a 16-bit tensor from the one expected.
 #pragma once
 
 #include "kernel_harness.hpp"
@@ -19,8 +19,8 @@ inline int64_t units(const Tensor& a, const Tensor& b, int64_t i) {
   return std::abs(place(a) - place(b));
 }
 
-// How many elements of `got` are more than one unit from `want`, and also, where sums cancel, more than `tolerance` of
-// the largest value.
+// The number of elements of `got` that are more than one unit from `want`, and also, where sums cancel, more than
+// `tolerance` of the largest value.
 inline int64_t wrong(const Tensor& got, const Tensor& want, double tolerance) {
   double top = 0;
   for (int64_t i = 0; i < want.size(); ++i)
@@ -31,8 +31,8 @@ inline int64_t wrong(const Tensor& got, const Tensor& want, double tolerance) {
   return n;
 }
 
-// How many elements of `got` are not equal to those of `want`. A result that was rounded once more on its way differs
-// from the exact one, rounded once, in far more elements than a sum in f32 does.
+// The number of elements of `got` that are not equal to those of `want`. A result that was rounded once more on its way
+// differs from the exact one, rounded once, in far more elements than a sum in f32 does.
 inline int64_t uneven(const Tensor& got, const Tensor& want) {
   int64_t n = 0;
   for (int64_t i = 0; i < want.size(); ++i) n += units(got, want, i) != 0;

@@ -24,7 +24,7 @@
 
 namespace kernels_test {
 
-// What a plugin reported.
+// An error that a plugin reported.
 struct Failure : std::runtime_error {
   eng_status status;
   Failure(eng_status s, const std::string& text) : std::runtime_error(text), status(s) {}
@@ -238,7 +238,7 @@ class Device {
   Options given_;
   eng_options options_{};
   void* self_ = nullptr;
-  // Of a device with memory or queues of its own; kept between runs.
+  // Memory and queue of a device that has its own; kept between runs.
   mutable void *room_ = nullptr, *queue_ = nullptr;
   mutable uint64_t room_bytes_ = 0;
 };

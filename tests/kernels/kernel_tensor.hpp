@@ -47,7 +47,7 @@ struct HalfType {
   int fraction, lowest;  // bits; the exponent of the smallest normal number
   explicit HalfType(int32_t dtype) : fraction(dtype == ENG_BF16 ? 7 : 10), lowest(dtype == ENG_BF16 ? -126 : -14) {}
   int infinite() const { return ((1 << (15 - fraction)) - 1) << fraction; }
-  // Of the nearest value; of two that are as near, the even one.
+  // The bits of the nearest value; of two that are as near, the even one.
   uint16_t pattern(double x) const {
     const int sign = std::signbit(x) ? 0x8000 : 0;
     if (std::isnan(x)) return uint16_t(sign | infinite() | 1);
@@ -170,7 +170,7 @@ struct Tensor {
     }
   }
   bool same_bits(const Tensor& o) const { return memory == o.memory; }
-  // The same, where a NaN is any NaN.
+  // Compares tensors; any NaN equals any NaN.
   bool same_numbers(const Tensor& o) const {
     if (same_bits(o) || size() != o.size() || d.dtype != o.d.dtype) return same_bits(o);
     const size_t each = dtype_size(d.dtype);

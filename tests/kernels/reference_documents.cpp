@@ -80,7 +80,7 @@ TEST_CASE("gradients of rope and positions with positions") {
       const std::vector<eng_attr> attrs = {whole("offset", 1), whole("rows", t + 2)};
       return Tensors{r, reference().run(ENG_OP_POSITIONS_GRAD, in, {acc.d}, attrs, {{0, 1}})[0]};
     };
-    // What the accumulator already holds is the gradient of the last term.
+    // The accumulator already holds the gradient of the last term.
     const GradientCase added = {{normal(random, {d.batch(), t, H}), table},
                                 [&](const Tensors& in) {
                                   const auto y = reference().run(ENG_OP_POSITIONS, {in[0], in[1], Tensor(), positions},

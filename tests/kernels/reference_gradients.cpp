@@ -16,7 +16,7 @@ TEST_CASE("gradient of linear: two products and column sums") {
     if (bias) inputs.push_back(normal(random, {N}));
     const auto value = [=](const Tensors& in) {
       const auto y = reference().run(ENG_OP_LINEAR, {in[0], in[1], bias ? in[2] : Tensor()}, {r.d});
-      // What the accumulators already hold is the gradient of this.
+      // The accumulators already hold the gradient of this.
       double extra = accumulate ? inner(w_acc, in[1]) : 0.0;
       if (accumulate && bias) extra += inner(b_acc, in[2]);
       return inner(r, y[0]) + extra;

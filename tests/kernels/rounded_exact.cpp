@@ -66,13 +66,13 @@ Case rounding_of(const Tensor& g, const Place& at) {
   add(c, at);
   return c;
 }
-// What becomes of g as value 1.
+// The result of rounding g as value 1.
 Tensor rounded(const Tensor& g, const Place& at, const Device& device = reference()) {
   const Case c = rounding_of(g, at);
   return device.run(c.op, c.in, c.out, c.attrs, c.in_place)[1];
 }
 
-// How far the mean over `updates` of what becomes of x lies from x, in standard deviations of that mean. `round` gives
+// The distance of the mean over `updates` of the rounded x from x, in standard deviations of that mean. `round` gives
 // the pattern for (x, update).
 template <class Round>
 double away(float x, int updates, Round round) {
@@ -154,7 +154,7 @@ TEST_CASE("random rounding keeps what bf16 has, and what is not finite") {
     ++finite;
   }
   CHECK(finite > 65000);
-  // What is infinite stays so.
+  // Infinite values stay infinite.
   Tensor huge(ENG_F32, {2}, {INFINITY, -INFINITY});
   const Tensor kept = rounded(huge, {});
   CHECK(kept.at(0) == INFINITY);

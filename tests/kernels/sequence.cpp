@@ -79,7 +79,7 @@ TEST_CASE("attention of the next positions is attention of the whole sequence") 
                    v = random_normal(random, dtype, {B, T, kv_heads * D});
       const std::vector<eng_attr> attrs = {whole("heads", heads), whole("kv_heads", kv_heads), real("scale", 0.5)};
       const Tensor all = reference().run(ENG_OP_ATTENTION, {q, k, v}, {q.d, desc(dtype, {B, heads, T})}, attrs)[0];
-      // What no position has written is never read: it is NaN.
+      // Positions that were not written are never read: they are NaN.
       Tensor k_cache(desc(dtype, {B, S, kv_heads * D}), 0xFF), v_cache = k_cache;
       int64_t at = 0;
       for (const int64_t n : chunks) {

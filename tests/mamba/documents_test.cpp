@@ -34,7 +34,7 @@ struct Inputs {
   Tensor dy, acc;
 };
 
-// Of the tokens first .. first + n - 1 of one sequence.
+// The tokens first .. first + n - 1 of one sequence.
 Inputs part_of(const Inputs& x, int64_t b, int64_t first, int64_t n) {
   Inputs out = x;
   out.s.B = 1, out.s.T = n;
@@ -77,8 +77,8 @@ Outputs run(const Device& device, const Inputs& x, const Tensor& segments) {
   return out;
 }
 
-// How many outputs of documents are not what they are alone, and how far the sums over all are from those of the
-// documents.
+// Counts the outputs of documents that differ from those of the documents alone, and compares the sums over all with
+// those of the documents.
 struct Against {
   int64_t unlike = 0;
   double error = 0;

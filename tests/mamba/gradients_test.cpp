@@ -59,7 +59,7 @@ TEST_CASE("gradient of the causal convolution") {
     const Tensors in = conv_inputs(random, ENG_F64, s);
     const Tensor r = normal(random, ENG_F64, {s.B, s.T, s.E});
     const Tensor acc = s.add ? normal(random, ENG_F64, {s.B, s.T, s.G}) : Tensor();
-    // What the accumulator already holds is the gradient of this.
+    // The accumulator already holds the gradient of this.
     const auto value = [&](const Tensors& x) {
       return inner(r, conv_run(reference_scan(), s, x)) + (s.add ? inner(acc, x[0]) : 0.0);
     };

@@ -10,7 +10,7 @@ using namespace mamba_test;
 namespace half_test {
 namespace {
 
-// Where sums cancel, a value may be off by this part of the largest one; elsewhere by one unit in the last place.
+// If sums cancel, a value may be off by this part of the largest one; elsewhere by one unit in the last place.
 constexpr double tolerance = 1e-5;
 
 Tensor converted(const Tensor& t, int32_t dtype) {
@@ -57,7 +57,7 @@ bool same(const Outputs& a, const Outputs& b) {
   return all;
 }
 
-// Whether more than one element in 50 is not the one expected.
+// True if more than one element in 50 is not the one expected.
 bool rounded_twice(const Tensor& got, const Tensor& want) {
   return uneven(got, want) > 3 + want.size() / 50;
 }
@@ -120,7 +120,7 @@ TEST_CASE("a gradient in 16 bits that was rounded twice is seen") {
   }
 }
 
-// Of halves, a sum in bf16 would stop at 128.
+// The values are halves: a sum in bf16 would stop at 128.
 TEST_CASE("sums over many tokens and sequences are rounded once") {
   const Shape s{3, 500, 37, 0, 4, 40};
   for (const int32_t dtype : half_types) {

@@ -91,7 +91,7 @@ inline Tensors conv_grad_run(const Device& device, const Shape& s, const Tensor&
   return device.run(CONV_GRAD, all, out, {}, acc.d.dtype ? Device::InPlace{{0, 4}} : Device::InPlace{});
 }
 
-// Of the states, a_log, d and dt_bias.
+// The type of the states, a_log, d and dt_bias.
 inline int32_t wide(int32_t dtype) {
   return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
 }
@@ -111,7 +111,7 @@ inline Tensors scan_inputs(Random& random, int32_t dtype, const Shape& s) {
 inline Tensors scan_run(const Device& device, const Shape& s, const Tensors& in) {
   return device.run(SCAN, in, {in[0].d, desc(wide(in[0].d.dtype), {s.B, s.chunks(), s.N, s.E})});
 }
-// The same for running sequences: y, and the state afterwards.
+// Runs one step of sequences: y, and the state afterwards.
 inline Tensors conv_step_run(const Device& device, const Shape& s, const Tensors& in, const Tensor& last) {
   return device.run(CONV_STEP, {in[0], in[1], last, in[2]}, {desc(in[0].d.dtype, {s.B, s.T, s.E}), last.d}, {},
                     {{1, 2}});

@@ -126,8 +126,8 @@ std::vector<Part> parts_of(const std::vector<std::string>& sent, size_t element)
   return parts;
 }
 
-// What the ranks hold of every tensor, as one number; rank 0 computes it for all. Throws where two hold different
-// values, or none a value.
+// The ranks' parts of every tensor, as one number; rank 0 computes it for all. Throws where two hold different values,
+// or none a value.
 uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, eng::Communicator* comm) {
   uint64_t hash = 0;
   for (const eng::Tensor& t : plan.tensors) {

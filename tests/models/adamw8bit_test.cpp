@@ -29,7 +29,7 @@ double trained(const std::string& optimizer, const std::string& file, bool forge
   return models::end_of(*registry(file), {optimizer, "llama", "fp32", forget, 0});
 }
 
-// The same in a process of its own: a process loads one plugin of an id.
+// Trains in a process of its own: a process loads one plugin of an id.
 double apart(const std::string& optimizer, const std::string& file = {}, bool forget = false) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);

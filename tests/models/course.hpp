@@ -21,8 +21,8 @@ struct Course {
   std::string model = "llama", precision = "fp32";
   bool forget = false;   // the optimizer's states are set back to zero before every step
   uint64_t perturb = 0;  // seed: half of the parameters begin one unit in the last place beside their value; 0: none
-  // What is kept of a value after each update, and before the first one (update 0). `value`: 0 for a parameter, then
-  // the optimizer's states. The parameter is counted from 0.
+  // The part of a value that is kept after each update, and before the first one (update 0). `value`: 0 for a
+  // parameter, then the optimizer's states. The parameter is counted from 0.
   struct At {
     int64_t update, parameter, element;
     int value;

@@ -163,7 +163,8 @@ struct Run {
   eng::Executor executor;
 };
 
-// How far losses and norms of the golden's training are from the engine's, which learns `rate_factor` times as fast.
+// The distance of losses and norms of the golden's training from the engine's, which learns `rate_factor` times as
+// fast.
 inline double training_deviation(const Golden& golden, const std::string& device, double rate_factor) {
   const auto& training = golden.about["training"];
   const std::vector<double> losses = training["losses"], norms = training["grad_norms"];

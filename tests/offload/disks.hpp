@@ -35,7 +35,7 @@ eng::Section section(const Given& given);
 const eng_tier& table();
 const std::vector<std::string>& logged();  // by the plugin
 
-// What a call said, or "accepted".
+// The result of a call, or "accepted".
 struct Answer {
   eng_status status = ENG_OK;
   std::string text = "accepted";
@@ -70,7 +70,7 @@ std::string exercise(Tier& tier, uint64_t bytes, uint32_t seed, int rounds);
 std::vector<int> open_files(const fs::path& folder);
 
 bool direct_possible(const fs::path& folder);
-// What a folder allows of nvme_direct: {true, false}, or {false} and a warning of the test.
+// The values of nvme_direct that a folder allows: {true, false}, or {false} and a warning of the test.
 std::vector<bool> direct_choices(const fs::path& folder);
 
 // Runs `body` in a process of its own. True if it returned true.

@@ -205,7 +205,7 @@ TEST_CASE("nvme: a disk that refuses") {
       Arena arena(tier, size);
       std::vector<char> bytes = some_bytes(), memory(size);
       if (arena.write(0, bytes.data(), size).status != ENG_OK) return false;
-      // The same file, open for reading alone: each write is refused.
+      // The file is opened again, for reading alone: each write is refused.
       const int fd = open_files(folder.path).at(0), flags = O_RDONLY | O_CLOEXEC;
       const int weak = open(("/proc/self/fd/" + std::to_string(fd)).c_str(), flags), strong = dup(fd);
       if (weak < 0 || dup2(weak, fd) != fd) return false;
@@ -229,13 +229,13 @@ TEST_CASE("nvme: a directory that is removed while its files are in use") {
     std::vector<char> memory(size);
     REQUIRE(arena.write(0, bytes.data(), size).text == "accepted");
     REQUIRE(fs::remove_all(path) == 1);  // it was empty
-    // What has no name cannot be removed.
+    // A file without a name cannot be removed.
     CHECK(arena.read(0, memory.data(), size).text == "accepted");
     CHECK(memory == bytes);
     CHECK(arena.write(5000, bytes.data(), 20000).text == "accepted");
     CHECK(arena.read(5000, memory.data(), 20000).text == "accepted");
     CHECK(std::equal(bytes.begin(), bytes.begin() + 20000, memory.begin()));
-    // Whoever comes later is told.
+    // A later call is told.
     const Answer answer = refusal_of_alloc(tier, size);
     CHECK(answer.status == ENG_INVALID);
     CHECK_THAT(answer.text, Contains("offload.nvme_paths: " + path) && Contains("create the directory"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written comes back, from any offset, length and address, and while the other direction is at work.
+// Written bytes come back, from any offset, length and address, and while the other direction is at work.
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cannot be had is refused before the first step, with what to change; and nothing is left in a directory.
+// Requests that cannot be met are refused before the first step, with what to change; and nothing is left in a
+// directory.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -170,7 +170,7 @@ TEST_CASE("the faults of jobs are told by name") {
   CHECK_THAT(fault(worker), Contains("job worker, output 0 of eng.embedding/1 in embed: the tensor of the site"));
 }
 
-// What the verifier accepts without a wait is run in other orders, which must change nothing.
+// Programs that the verifier accepts without a wait are run in other orders, which must change nothing.
 TEST_CASE("the verifier asks for every wait of a job's programs that matters") {
   Worker worker;
   const eng::Job job = worker.job();

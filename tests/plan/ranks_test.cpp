@@ -41,7 +41,7 @@ uint64_t bytes_of(const Plan& plan, eng::Line line, bool persistent = true) {
   return sum;
 }
 
-// How many elements a collective takes in all of one program, repetitions counted.
+// The number of elements that a collective takes in all of one program, repetitions counted.
 std::map<std::string, uint64_t> moved(const Plan& plan, const std::string& program) {
   std::map<std::string, uint64_t> out;
   for (const auto& segment : plan.program(program).segments)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin does to its process, what its file says, and what the command line may ask for.
+// A plugin's effects on its process, the contents of its file, and the words that the command line may have.
 #include "tried.hpp"
 
 namespace plugin_test {

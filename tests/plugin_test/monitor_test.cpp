@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a monitor tells that cannot be.
+// Impossible answers of a monitor.
 #include "tried.hpp"
 
 namespace plugin_test {

@@ -32,7 +32,7 @@ def rustc():
 
 
 def compiled_rust(source, name, out, work):
-    """What build.sh of the templates does."""
+    """Runs the commands of the templates' build.sh."""
     subprocess.run(rustc() + ["--crate-type", "cdylib", "--crate-name", name, str(source), "--extern",
                               f"engine_abi={bindings(work)}", "-o", str(out)], check=True)
     return out

@@ -89,7 +89,7 @@ def decays(name):
 def lion(k, shape, p, g, state, decay, beta1=0.9, beta2=0.99):
     m = state.get("momentum", [0.0] * len(p))
     sign = [math.copysign(1, a) if a else 0.0 for a in (beta1 * x + (1 - beta1) * y for x, y in zip(m, g))]
-    # Where the sum is nearly 0, its sign hangs on the last bit.
+    # If the sum is nearly 0, its sign hangs on the last bit.
     sure = [abs(beta1 * x + (1 - beta1) * y) > 1e-6 * (abs(x) + abs(y)) for x, y in zip(m, g)]
     return ([x - RATE * (s + decay * x) for x, s in zip(p, sign)], {"momentum": [beta2 * x + (1 - beta2) * y for x, y in zip(m, g)]},
             sure)

@@ -62,7 +62,7 @@ def refusals(work):
 
 
 def all_templates():
-    """What lies in tools/templates/, and what tools/check-templates tries."""
+    """The projects in tools/templates/, and those that tools/check-templates tries."""
     there = {f"{path.parts[-2]}/{path.parts[-1]}" for path in (ROOT / "tools/templates").glob("*/*")
              if path.is_dir() and path.parts[-1] in ("c", "cpp", "rust")}
     text = (ROOT / "tools/check-templates").read_text()

@@ -93,7 +93,7 @@ def needed(path):
 
 
 def values(observed, name):
-    """What one observer saw, without its name."""
+    """The results of one observer, without its name."""
     return [{key.replace(name, ""): value for key, value in step.items() if key.startswith(name + ".")} for step in observed]
 
 

@@ -106,14 +106,14 @@ std::string name_of(int step) {
   return "step-0000000" + std::to_string(step);
 }
 
-// What the victim said of itself says that it died where it was to die.
+// The victim's own note says that it died where it was to die.
 void died_there(const Aim& aim, const Json& note) {
   INFO(note.dump());
   REQUIRE(note.at("where") == aim.where);
   if (!aim.in_step()) {
     CHECK(has(note.at("path"), "/checkpoints/.tmp-" + name_of(aim.step)));
     CHECK(has(note.at("path"), aim.path));
-    // What is asynchronous is written beside the steps, and gets its name between two of them.
+    // Asynchronous files are written beside the steps, and get their names between two of them.
     CHECK(note.at("own_thread") == (aim.asynchronous && aim.call() == "write"));
     return;
   }
@@ -200,7 +200,7 @@ std::string left_behind(const Victim& victim) {
   if (aim.in_step()) CHECK((told == aim.step - 1 || (std::string(aim.where) == "optimizer" && told == aim.step)));
   const std::vector<std::string> found = names(run / "checkpoints");
   CHECK(found.back() == name_of(last));
-  // Where another rank than the first dies, the first one may still tidy up.
+  // If another rank than the first dies, the first one may still tidy up.
   const bool there = found.front() == ".tmp-" + name_of(aim.step);
   if (!halfway || aim.rank == 0) CHECK(there == halfway);
   if (there)

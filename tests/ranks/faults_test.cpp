@@ -200,7 +200,7 @@ TEST_CASE("nothing of mpirun stays behind when it is killed", "[ranks][.slow]") 
     CHECK(result.exit == (both ? 128 + SIGKILL : 8));
     if (!both) CHECK(has(result.err, "mpirun was killed by signal 9"));
     CHECK(all_gone(training.run.string(), 30));
-    // Where nobody was left to tidy up, the next start does.
+    // If no rank was left to tidy up, the next start does.
     for (const fs::path& folder : folders) CHECK(fs::exists(folder) == both);
     if (both) training.goes_on();
     for (const fs::path& folder : folders) CHECK_FALSE(fs::exists(folder));

@@ -25,7 +25,7 @@ TEST_CASE("more ranks than a machine has room for are refused before anything is
   CHECK(has(run.err, "error: --ranks 65536: "));
   CHECK(has(run.err, "nothing was started"));
   CHECK(has(run.err, "--oversubscribe"));
-  // Who insists gets as far as mpirun.
+  // With --oversubscribe it gets as far as mpirun.
   run = engine(scratch, {"run", "config.toml", "--ranks", "65536", "--oversubscribe"}, {.path = "/nowhere"});
   CHECK(run.exit == 3);
   CHECK(has(run.err, "there is no mpirun on PATH"));

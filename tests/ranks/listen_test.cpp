@@ -28,7 +28,7 @@ std::set<std::string> sockets(const std::vector<pid_t>& all) {
   return out;
 }
 
-// Where those of them listen, or are bound for datagrams: "0100007F:8FCF", as the kernel writes it.
+// The addresses at which those of them listen, or are bound for datagrams: "0100007F:8FCF", as the kernel writes it.
 std::vector<std::string> bound(const std::set<std::string>& mine) {
   std::vector<std::string> out;
   for (const std::string protocol : {"tcp", "tcp6", "udp", "udp6"}) {

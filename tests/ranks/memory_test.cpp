@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plan says of a rank's memory is what its process takes, within 1 %, whatever the strategy.
+// A rank's process takes the memory that the plan says, within 1 %, whatever the strategy.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct Peak {
   double promise = 0, measured = 0;  // bytes of a rank's process
 };
 
-// Of two ranks that train two steps.
+// The peaks of two ranks that train two steps.
 Peak peak_of(const Args& words) {
   Scratch scratch;
   scratch.config();

@@ -83,8 +83,7 @@ TEST_CASE("frozen parameters on two ranks with every strategy", "[ranks][.slow]"
 }
 
 TEST_CASE("ranks whose groups differ do not begin", "[ranks][.slow]") {
-  // What is frozen and grouped is a part of the configuration that all ranks compare; here what stands in the run's
-  // own.
+  // Frozen and grouped parameters are a part of the configuration that all ranks compare; here those in the run's own.
   const Place place;
   REQUIRE(
       place.run("run", {"train.freeze=['*.mlp.*']", "optimizer.groups=[{match = ['*'], weight_decay = 0}]"}, "zero2")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who of a run is alive.
+// The processes of a run that are alive.
 #pragma once
 
 #include <chrono>

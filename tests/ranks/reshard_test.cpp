@@ -72,7 +72,7 @@ TEST_CASE("a checkpoint of four ranks goes on anywhere", "[ranks][.slow]") {
   Scratch scratch;
   scratch.config();
   const auto train = [&](const fs::path& run, uint32_t ranks, const std::string& strategy, const char* steps) {
-    // The same twelve sequences a step, whoever takes them.
+    // Each step takes the same twelve sequences, whichever rank takes them.
     Args args = {"run",
                  fs::exists(run) ? run.string() : "config.toml",
                  "zero.plugin=" + strategy,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nobody reads what the command prints, or parts of it are stopped: signals, deaths and ends are handled all the same.
+// Runs whose output nobody reads, or parts of which are stopped: signals, deaths and ends are handled all the same.
 #include "training.hpp"
 
 using namespace cli;
 
 namespace {
 
-// Of a run: the process whose program is `name`.
+// The process of a run whose program is `name`.
 pid_t named(const fs::path& run, const std::string& name) {
   for (const pid_t pid : processes(run.string()))
     if (has(read(fs::path("/proc") / std::to_string(pid) / "comm"), name)) return pid;

@@ -67,7 +67,7 @@ ENG_DESCRIPTION(
 /* clang-format on */
 
 #if defined(FAULT_FOREIGN)
-/* Whoever loads it ends here: exit status 99. */
+/* A program that loads it ends here: exit status 99. */
 __attribute__((constructor)) static void foreign(void) {
   _Exit(99);
 }

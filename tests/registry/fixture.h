@@ -15,7 +15,7 @@ typedef struct counter {
   int32_t (*stops)(void);
 } counter;
 
-/* The same table in a later version of the interface. */
+/* The counter's table in a later version of the interface. */
 typedef struct counter_later {
   counter first;
   int32_t (*added_later)(void);

@@ -44,7 +44,7 @@ inline const eng::Candidate& at(const eng::Registry& registry, const std::filesy
   throw std::runtime_error("not scanned: " + path.string());
 }
 
-// Of a file that may be loaded.
+// The hash of a file that may be loaded.
 inline std::string sha256_of(const std::filesystem::path& path) {
   const eng::Held held = eng::hold(path);
   if (!held.file || !held.refused.empty()) throw std::runtime_error(held.refused);

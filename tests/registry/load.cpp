@@ -33,7 +33,7 @@ std::string failure(const std::string& name, const std::string& provides = "lion
   return text[0];
 }
 
-// What loading fixture NAME says that it did to the process.
+// The message of loading fixture NAME about its effects on the process.
 std::string warning(const std::string& name) {
   const Folder folder;
   folder.put(name);

@@ -103,7 +103,7 @@ TEST_CASE("changes: other keys that change the numbers are noted together, and t
                  100) ==
         std::vector<std::string>{
             "from now on, train.grad_clip = 2.0 (1.0 before), optimizer.weight_decay = 0.2 (0.1 before)"});
-  // What comes with another plugin speaks for itself.
+  // Keys that come with another plugin speak for themselves.
   CHECK(notes_of({"optimizer.plugin=sgd"}, 1, 1, 100) ==
         std::vector<std::string>{R"(from now on, optimizer.plugin = "sgd" ("adamw" before))"});
 }

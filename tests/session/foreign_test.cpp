@@ -64,7 +64,7 @@ TEST_CASE("a name of another trainer is reported with the key and the value to t
   CHECK_THAT(one_message("[train]\nmax_steps = -1\n"), Contains("here it is `train.steps`"));
   CHECK_THAT(one_message("[zero]\nreduce_bucket_size = \"auto\"\n"), Contains("here it is `zero.bucket`"));
   CHECK_THAT(one_message("[zero]\nreduce_bucket_size = 9223372036854775807\n"), Contains("here it is `zero.bucket`"));
-  // Where the value means something else.
+  // Keys whose value means something else.
   CHECK_THAT(problems(with("[train]\nnum_train_epochs = 3\n")),
              Contains("here it is `train.epochs`\n") && Contains("help: its steps are epochs x training samples"));
   CHECK_THAT(problems(with("[train]\nsteps = 500\nwarmup_ratio = 0.1\n")),

@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// What goes to stdout and stderr while it lives.
+// The text that goes to stdout and stderr while it lives.
 class Output {
  public:
   explicit Output(std::filesystem::path file) : file_(std::move(file)) {
@@ -43,7 +43,7 @@ class Output {
   int before_[2];
 };
 
-// What a process has of what can leak.
+// Resources of a process that can leak.
 struct Held {
   std::ptrdiff_t descriptors = 0, threads = 0;
   int64_t bytes = 0;  // resident; allocated, with a sanitizer

@@ -30,7 +30,7 @@ struct Fixture : Sketch {
     };
   }
   Fixture(const Fixture&) = delete;
-  // What tracing it says; "" if nothing is wrong.
+  // The error of tracing it; "" if nothing is wrong.
   std::string fault(int32_t dtype = ENG_F32) const {
     try {
       model(B, T, dtype);

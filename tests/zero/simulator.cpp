@@ -32,7 +32,7 @@ float fold(std::vector<float> rows, Fault fault) {
   return rows[0];
 }
 
-// What member `k` of a group gets from the inputs of all members.
+// The values that member `k` of a group gets from the inputs of all members.
 Floats collect(const std::string& op, const std::vector<Floats>& inputs, size_t k, Fault fault) {
   Floats out;
   const size_t members = inputs.size(), count = inputs[0].size();

@@ -77,9 +77,9 @@ class World {
              const std::vector<eng::Id>& to, size_t dst_count, Fault fault = Fault::none, bool in_place = false);
   // Every rank's whole gradient into the home of ENG_ROLE_GRAD.
   Moved reduce(const std::vector<Floats>& gradients, Fault fault = Fault::none);
-  // What every rank keeps of `whole` into a whole value of its own.
+  // The whole value that every rank makes of the parts that all keep of `whole`.
   Moved gather(int32_t role, const Floats& whole, bool in_place = false);
-  // The same as one rank sees it, for a call that fails: the text of the error.
+  // The text of the error of a call that fails, as one rank sees it.
   std::string refusal(int32_t role, eng::Id from, eng::Id to);
 
  private:

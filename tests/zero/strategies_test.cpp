@@ -21,7 +21,7 @@ PluginFile file_of(const std::string& name) {
   return PluginFile(std::string(ENGINE_PLUGIN_DIR) + "/zero", name);
 }
 
-// Whether a rank keeps only a part.
+// True if a rank keeps only a part.
 bool parted(const std::string& name, int32_t role) {
   if (role == ENG_ROLE_PARTIAL || role == ENG_ROLE_ACT) return false;
   if (role == ENG_ROLE_GRAD) return true;

@@ -72,7 +72,7 @@ cublasStatus_t give(const T& field, void* value, size_t bytes, size_t* written) 
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// What is wrong with a problem, as far as the documentation of cublasLtMatmul says.
+// The fault in a problem, as far as the documentation of cublasLtMatmul says.
 cublasStatus_t refuse(const Problem& p) {
   for (const auto& [name, l] : {std::pair("A", &p.a), {"B", &p.b}, {"C", &p.c}, {"D", &p.d}}) {
     if (l->rows == 0 || l->columns == 0) return invalid(std::string(name) + " is empty");

@@ -114,7 +114,7 @@ std::string multiply(const Problem& p, const Algorithm& algorithm, const Address
   const bool bias_grad = epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD;
   const uint64_t line = static_cast<uint64_t>(p.operation.mask_ld) / 8;
   auto* const mask = static_cast<uint8_t*>(p.operation.mask);
-  // Nobody says what is behind the last bit of a column.
+  // The content behind the last bit of a column is unspecified.
   if (relu) std::memset(mask, 0xa5, n * line);
   column.assign(m, 0.0f);  // the gradient of the bias
   for (uint64_t j = 0; j < n; ++j)

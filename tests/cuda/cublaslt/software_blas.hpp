@@ -18,7 +18,7 @@
 
 extern "C" {
 
-// What the last product of this process was computed by.
+// The way in which the last product of this process was computed.
 struct software_blas_use {
   uint64_t products;  // so many since the start
   uint64_t scratch;   // bytes that the algorithm needs

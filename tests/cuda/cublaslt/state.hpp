@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the software cuBLASLt keeps in the opaque structs of its callers.
+// The data that the software cuBLASLt keeps in the opaque structs of its callers.
 #pragma once
 
 #include <string>
@@ -45,7 +45,7 @@ static_assert(sizeof(Operation) == sizeof(cublasLtMatmulDescOpaque_t));
 static_assert(sizeof(Preference) == sizeof(cublasLtMatmulPreferenceOpaque_t));
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 
-// Of what the caller gives; null: it was never initialised.
+// The state behind a caller's struct; null: it was never initialised.
 template <class T>
 T* of(const void* opaque) {
   auto* t = static_cast<T*>(const_cast<void*>(opaque));

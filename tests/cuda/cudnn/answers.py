@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What cuDNN answers for attention on described GPUs, beside the committed tables answers-VERSION.txt.
+"""Compares cuDNN's answers for attention on described GPUs with the committed tables answers-VERSION.txt.
 
   answers.py ASK --check [N]   asks for N lines of the table of the loaded version (all without N), and compares
   answers.py ASK --write       writes the table of the loaded version

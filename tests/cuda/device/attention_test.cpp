@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes attention, as the shipping plugin decides on a machine of software (emulated). cuDNN itself is the real
+// The shipping plugin's choice of who computes attention, on a machine of software (emulated). cuDNN itself is the real
 // one, which cannot start there: what it computes is not tested here.
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What abi/engine/device.h asks of a device, of cuda.eng.so on the software CUDA runtime (emulated), and on a GPU but
-// for what only that runtime shows: [software].
+// The requirements of abi/engine/device.h, tested with cuda.eng.so on the software CUDA runtime (emulated), and on a
+// GPU but for what only that runtime shows: [software].
 #include <catch2/catch.hpp>
 #include <cstring>
 

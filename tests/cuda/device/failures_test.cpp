@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuda.eng.so says where there is no GPU, too little of it, or one whose context has ended (emulated).
+// Errors of cuda.eng.so without a GPU, with too little of it, or with one whose context has ended (emulated).
 #include <catch2/catch.hpp>
 
 #include "plugin.hpp"

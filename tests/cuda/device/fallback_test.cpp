@@ -80,7 +80,7 @@ TEST_CASE("a failing cuBLASLt is told with shapes, queue and its own name for it
   CHECK_THROWS_WITH(run(use), Contains(shapes + "queue 0, multiplying: CUBLAS_STATUS_EXECUTION_FAILED"));
 }
 
-// What the checks of the software library are worth: mistakes that a plugin could make.
+// The checks of the software library must find mistakes that a plugin could make.
 TEST_CASE("the software cuBLASLt finds planted mistakes") {
   const Machine machine;
   cublasLtHandle_t handle = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuda.eng.so tells `engine doctor` of the machine (software CUDA runtime and management library).
+// The facts about the machine that cuda.eng.so gives `engine doctor` (software CUDA runtime and management library).
 #include <catch2/catch.hpp>
 
 #include "plugin.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuda.eng.so measures of the GPU of a run (software CUDA runtime and management library).
+// The measurements of the GPU of a run by cuda.eng.so (software CUDA runtime and management library).
 #include <catch2/catch.hpp>
 
 #include "engine/monitor.h"

@@ -70,9 +70,9 @@ inline uint64_t workspace_of(const Use& use, const eng_device_info& info) {
   return bytes;
 }
 
-// How an op is run: the workspace that is given, how far from aligned addresses its tensors begin, and how often it is
-// launched, by a captured graph if `graph`. With `choices` the device tunes: it is given them, unless they are empty,
-// and they become what it has chosen.
+// The way an op is run: the workspace that is given, how far from aligned addresses its tensors begin, and how often it
+// is launched, by a captured graph if `graph`. With `choices` the device tunes: it is given them, unless they are
+// empty, and they become what it has chosen.
 struct How {
   int64_t workspace = cap;
   uint64_t offset = 0;
@@ -185,7 +185,7 @@ inline Use matmul(Random& random, int32_t type, int32_t result, int64_t m, int64
   return use;
 }
 
-// How many products the software cuBLASLt computed meanwhile.
+// Counts the products that the software cuBLASLt computed meanwhile.
 class Count {
  public:
   uint64_t operator()() const { return software_blas_last().products - from_; }

@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
     reads_on_own_stream(run, stream, "model.layers.0.mlp.down_proj.weight", ENG_TENSOR_GRADIENT);
     reads_on_own_stream(run, stream, "model.layers.0.mlp.down_proj.weight", "exp_avg");
     reads_on_own_stream(run, stream, "layers.0.output", ENG_TENSOR_ACTIVATION);
-    /* The same batch from memory of the host, in another session: the same bits. */
+    /* Trains on the same batch from memory of the host, in another session: the bits are equal. */
     view->device.device_type = kDLCPU, view->data = tokens;
     field.versioned = NULL, field.borrowed = view;
     check(eng_session_step(other, &field, 1, &same, &sink));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a launch begins on emulated threads:
+// The beginning of a launch on emulated threads:
 //   ENG_EMULATED_ORDER = forward, backward or random:SEED is their order;
 //   ENG_EMULATED_BLOCK = N runs only one block of each grid: N modulo their number;
 //   ENG_EMULATED_WITHOUT = FILE:LINE plants a mistake: the barrier there is none.

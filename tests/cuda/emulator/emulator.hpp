@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's device language means on the host. Every CUDA thread of a block is a fiber; blocks run one after another.
-// Barriers, warp functions, asynchronous copies and tensor-core products are checked while they are emulated: what goes
-// wrong is told with kernel, block and thread. plugins/common/cuda/device.cuh includes this where the compiler is not
-// nvcc. Nothing of the CUDA toolkit is needed.
+// CUDA's device language on the host. Every CUDA thread of a block is a fiber; blocks run one after another. Barriers,
+// warp functions, asynchronous copies and tensor-core products are checked while they are emulated: what goes wrong is
+// told with kernel, block and thread. plugins/common/cuda/device.cuh includes this where the compiler is not nvcc.
+// Nothing of the CUDA toolkit is needed.
 #pragma once
 
 #include <cmath>
@@ -35,7 +35,7 @@ using cudaStream_t = CUstream_st*;
 
 namespace emu {
 
-// What the running CUDA thread knows of itself.
+// The running CUDA thread's own indices.
 struct Thread {
   dim3 thread, block, block_dim, grid_dim;
   unsigned index = 0, lane = 0, warp = 0;
@@ -53,7 +53,7 @@ struct Place {
 };
 
 enum class Order { forward, backward, random };
-// How kernels of this process run. In forward order, the first thread that can run does, until it waits.
+// The order in which kernels of this process run. In forward order, the first thread that can run does, until it waits.
 struct Settings {
   Order order = Order::forward;
   uint64_t seed = 1;

@@ -139,7 +139,7 @@ TEST_CASE("emulated cuda: attention on tensor cores needs no scratch that grows 
   };
   for (const int32_t type : {ENG_BF16, ENG_F16})
     for (const int64_t length : {2048, 65536}) CHECK(scratch(type, length, 128, 0.1) == uint64_t(8 * 32 * 4 * length));
-  // What only plain threads can do ends where a row of scores does not fit a block.
+  // Plain threads alone serve a call only while a row of scores fits a block.
   CHECK(scratch(ENG_F32, 2048, 128, 0.1) == 8 * 32 * 4 * 2048);
   CHECK_THROWS_WITH(scratch(ENG_F32, 65536, 128, 0.1), Catch::Contains("16-bit"));
   CHECK_THROWS_WITH(scratch(ENG_BF16, 65536, 20, 0.1), Catch::Contains("multiple of 8"));

@@ -62,7 +62,7 @@ struct Use {
   Device::Outputs wanted() const { return as->run(op, in, out, attrs, in_place); }
 };
 
-// What it gives in forward order; in all others it gives the same bits. A GPU takes an order of its own each time.
+// The outputs in forward order; in all others it gives the same bits. A GPU takes an order of its own each time.
 inline Device::Outputs outputs(const Use& use) {
   const auto in_order = [&](const std::string& order) {
     ::setenv("ENG_EMULATED_ORDER", order.c_str(), 1);

@@ -6,7 +6,7 @@ using namespace cuda_test;
 
 namespace {
 
-// Of all sizes, and every special value.
+// Numbers of all sizes, and every special value.
 Tensor wild(Random& random, int32_t type, const Dims& dims) {
   Tensor t = random_normal(random, type, dims);
   const double special[] = {0.0,   -0.0, INFINITY, -INFINITY, NAN,   65504, 65519.9,

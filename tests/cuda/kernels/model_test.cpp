@@ -10,8 +10,8 @@ double tolerance(int32_t type) {
   return type == ENG_F32 ? 5e-6 : type == ENG_BF16 ? 1.5e-2 : 3e-3;
 }
 
-// Where outputs of linear_relu differ: of y, and of the mask where y is 0 and where it is not. Where the sum is 0, the
-// bit of a library may be either.
+// The places where outputs of linear_relu differ: of y, and of the mask where y is 0 and where it is not. Where the sum
+// is 0, the bit of a library may be either.
 std::string different(const Tensor& y, const Tensor& mask, const Tensor& y_wanted, const Tensor& mask_wanted) {
   const int64_t m = y.d.dims[0], n = y.d.dims[1], bytes = mask.d.dims[1];
   int64_t values = 0, zeros = 0, others = 0, behind = 0;

@@ -109,7 +109,7 @@ TEST_CASE("emulated cuda: attention on tensor cores, past 2^31 elements", "[emul
              {last, heads + last, 2 * heads + last});
   CHECK(error_of(to.get(one, first, size, stride), o[0]) < 0.013);
   CHECK(error_of(lse.get(one_lse, (heads - 1) * length, length, length), o[1]) < 1e-3);
-  // The same for dq; dk and dv have two blocks for each tile, for halves of the columns.
+  // dq has one block for each tile; dk and dv have two, for halves of the columns.
   std::vector<uint64_t> blocks = {last, heads + last, 2 * heads + last};
   for (const uint64_t tile : {0, 1, 2})
     for (const uint64_t half : {0, 1}) blocks.push_back(2 * (tile * heads + last) + half);

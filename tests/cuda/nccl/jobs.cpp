@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the software NCCL does when a queue comes to it.
+// The work of the software NCCL when a queue comes to it.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of one communicator of the software NCCL share: a file in /dev/shm, gone when all have it mapped.
+// The memory that the processes of one communicator of the software NCCL share: a file in /dev/shm, gone when all have
+// it mapped.
 #pragma once
 
 #include <nccl.h>
@@ -19,7 +20,7 @@ constexpr size_t chunk = 65536;  // bytes that a message moves at once
 
 enum class Kind : uint32_t { all_gather, broadcast, all_reduce, reduce_scatter, messages };
 
-// Which collective a rank has entered. Two, by turns: nobody is two ahead.
+// The collective that a rank has entered. Two, by turns: nobody is two ahead.
 struct Entered {
   std::atomic<uint64_t> number{0};
   Kind kind;
@@ -70,7 +71,7 @@ struct Soft {
   // All processes see it.
   void complain(const std::string& what);
   void fail(ncclResult_t with, const std::string& what);  // this one
-  // Whether what is being done should go on.
+  // True if what is being done should go on.
   bool goes_on();
   Mailbox& box(int from, int to) const { return shared->boxes[from * size + to]; }
 };
@@ -88,7 +89,7 @@ struct Message {
   uint64_t at = 0;
   bool begun = false;  // an empty one is a message, too
 };
-// What one launch does.
+// The work of one launch.
 struct Job {
   std::shared_ptr<Soft> soft;
   Kind kind = Kind::messages;

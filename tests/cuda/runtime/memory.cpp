@@ -22,7 +22,7 @@ int card_of(int device) {
   return state().visible[static_cast<size_t>(device)];
 }
 
-// Where it begins in its first page. Pinned memory of a real driver is not aligned to pages.
+// The offset of an allocation in its first page. Pinned memory of a real driver is not aligned to pages.
 size_t offset_of(Kind kind) {
   return kind == Kind::pinned ? 512 : 0;
 }
@@ -51,7 +51,7 @@ cudaError_t drop(void* p, Kind kind) {
   return error;
 }
 
-// What is wrong with a copy; cudaSuccess if nothing is.
+// The fault in a copy; cudaSuccess if there is none.
 cudaError_t refuse_copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, bool async) {
   bool whole_to = true, whole_from = true;
   const Range *a = range_of(to, n, &whole_to), *b = range_of(from, n, &whole_from);
@@ -157,7 +157,8 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   if (bytes > state().card.bytes - used) return give(cudaErrorMemoryAllocation);
   void* p = take(bytes, Kind::device);
   if (!p) return give(cudaErrorMemoryAllocation);
-  // Nobody may rely on zeros. Pages of a large arena stay untouched, else tests of large plans would need its memory.
+  // Programs must not rely on zeros. Pages of a large arena stay untouched, else tests of large plans would need its
+  // memory.
   std::memset(p, 0xff, bytes < (size_t{64} << 20) ? bytes : size_t{64} << 20);
   used += bytes;
   uint64_t& most = state().most[static_cast<size_t>(current)];

@@ -31,7 +31,7 @@ extern "C" {
 // cudaError_t.
 int software_cuda_enqueue(cudaStream_t stream, int (*work)(const void* data, char* text, uint64_t text_bytes),
                           void (*drop)(const void* data), const void* data);
-// Whether all of these bytes lie in one allocation of a device.
+// True if all of these bytes lie in one allocation of a device.
 int software_cuda_reaches(const void* address, uint64_t bytes);
 
 // Drops the context and everything in it, and reads the environment again.

@@ -21,7 +21,7 @@ thread_local cudaError_t last = cudaSuccess;
 
 namespace {
 
-// What the engine's cards say: session/cards.
+// The sizes in the engine's card files: session/cards.
 constexpr double gib = 1073741824.0;
 const std::map<std::string, Card> cards = {
     {"a100-40g", {"A100-40G", 8, 0, 108, 1410000, 1215000, 5120, uint64_t(39.39 * gib)}},
@@ -55,7 +55,7 @@ std::vector<int> visible_of(int cards) {
   return out;
 }
 
-// What a test compares with a plan.
+// Writes the number that a test compares with a plan.
 void write_peak() {
   const std::string file = variable("SOFTCUDA_PEAK");
   FILE* out = file.empty() ? nullptr : std::fopen(file.c_str(), "w");
@@ -136,7 +136,7 @@ void begin_ready() {
   }
 }
 
-// Of those that can work, the one that does.
+// Chooses one of the streams that can work.
 Stream* choose(std::vector<Stream*> can) {
   State& s = state();
   const auto last =

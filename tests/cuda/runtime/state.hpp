@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime knows: memory, streams, events, graphs. One lock for all.
+// The state of the runtime: memory, streams, events, graphs. One lock for all.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace softcuda {
 
 using Work = std::function<cudaError_t()>;
-// What work does as soon as it can begin.
+// The function that work runs as soon as it can begin.
 using Begin = std::function<void()>;
 
 struct Moment {
@@ -116,7 +116,7 @@ cudaError_t put(cudaStream_t stream, Work work, Begin begin = {});
 cudaError_t pump(const std::function<bool()>& done);
 bool all_idle(int device);
 
-// Where an address is; nullptr: pageable, or nothing of this runtime. *whole: all bytes lie in it.
+// The allocation of an address; nullptr: pageable, or nothing of this runtime. *whole: all bytes lie in it.
 const Range* range_of(const void* address, size_t bytes, bool* whole);
 
 }  // namespace softcuda

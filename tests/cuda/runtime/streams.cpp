@@ -226,7 +226,7 @@ void __cudaRegisterFunction(void**, const char* stub, char*, const char* name, i
   LOCK;
   state().kernels[stub] = name;
 }
-// Of launches by <<<>>>, which the plugin does not have: its stubs name this, and nothing calls them.
+// Used by launches with <<<>>>, which the plugin does not have: its stubs name this, and nothing calls them.
 cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) {
   return cudaErrorMissingConfiguration;
 }

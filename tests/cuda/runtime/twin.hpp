@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the software CUDA runtime is given kernels. Without any header of CUDA, which the emulator stands for.
+// Gives kernels to the software CUDA runtime. Without any header of CUDA, which the emulator stands for.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ void run(const Scratch& scratch, const std::string& device, const std::string& o
   REQUIRE(result.exit == 0);
 }
 
-// Of `plugin` are the kernels that the run needs besides those of the device.
+// `plugin` has the kernels that the run needs besides those of the device.
 void compare(const std::string& plugin, const Args& more) {
   Scratch scratch;
   scratch.config();

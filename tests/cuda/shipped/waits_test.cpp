@@ -19,7 +19,7 @@ using namespace devices;
 namespace {
 
 struct Order {
-  // Of work on streams; the stream that works only when no other can, and how many pieces more it then does.
+  // The order of work on streams; the stream that works only when no other can, and how many pieces more it then does.
   int seed = 1, last = -1, ahead = 0;
   int fill = 0;  // bytes of what has been copied in part
 };
@@ -48,7 +48,7 @@ bool on_stream(const eng::Plan& plan, const eng::Action& action) {
          (action.queue == eng::Queue::compute || action.queue == eng::Queue::h2d || action.queue == eng::Queue::d2h);
 }
 
-// Whether the host, which enqueues in list order, waits between the two for what the first one ends with.
+// True if the host, which enqueues in list order, waits between the two for what the first one ends with.
 bool ordered_by_host(const eng::Plan& plan, const eng::Segment& without, uint32_t first, uint32_t second) {
   const eng::Order order = eng::order_of(without);
   const auto queue = static_cast<size_t>(without.actions[first].queue);
@@ -96,7 +96,7 @@ Seen without_each_wait(const Model& model, On on) {
         for (int tried = 0; tried < 24 && !changed; ++tried) {
           if (tried) last = last % 6 + 1;
           try {
-            // What is copied may be zeros itself, such as the first states of a scan. Numbers of tokens are not, and
+            // Copied values may be zeros themselves, such as the first states of a scan. Numbers of tokens are not, and
             // would be read outside of their table if they were 255.
             const Order order{1 + tried / 6, last, tried / 12, tried / 6 % 2 ? 255 : 0};
             changed = difference(expected, run(model, on, order, leave_out)) != "";

@@ -7,7 +7,7 @@
 
 #include "plugins/curvature/report/files.hpp"
 
-// Of a model with this many layers.
+// The results of a model with this many layers.
 curvature::Results sample_results(int layers);
 struct File {
   std::string name, bytes;

@@ -90,7 +90,7 @@ static void forget(void* self) {
 }
 
 const eng_comm* comm() {
-  // Where the inner one is must be known before there are options: tests build it beside this file.
+  // The place of the inner one must be known before there are options: tests build it beside this file.
   if (!comm_table.struct_size) {
     const eng_plugin& plugin = open_plugin(THREADS);
     comm_table = *static_cast<const eng_comm*>(plugin.get_interface(ENG_COMM_KIND, "threads"));

@@ -52,12 +52,12 @@ void free_pinned(void* address);
 // Memory of others that copies may take.
 void pin(void* address, uint64_t bytes);
 void unpin(void* address);
-// Where the bytes of an address of the device or of pinned memory are. Throws for any other.
+// The bytes behind an address of the device or of pinned memory. Throws for any other.
 void* bytes_of(const void* address, uint64_t bytes);
 // Only of the device.
 void* device_bytes_of(const void* address, uint64_t bytes);
 
-// Of tensors whose data have been translated, the first `n_in` being inputs: the bytes of outputs that are no input's.
+// The bytes of outputs that are no input's, of tensors whose data have been translated, the first `n_in` being inputs.
 std::vector<std::pair<char*, uint64_t>> fresh_bytes(const std::vector<const DLTensor*>& tensors, size_t n_in);
 uint64_t size_of(const DLTensor& tensor);
 
@@ -102,7 +102,7 @@ struct Graph {
 };
 
 struct Queue;
-// What is being captured, from capture_begin to capture_end.
+// The capture under way, from capture_begin to capture_end.
 struct Capture {
   Queue* origin;
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
@@ -186,7 +186,7 @@ class Device {
   std::atomic<uint64_t> progress_{0};  // tasks and nodes that have ended
 };
 
-// Of all devices of the process: actions put on queues, graphs made, graphs put on queues.
+// Counters of all devices of the process: actions put on queues, graphs made, graphs put on queues.
 extern std::atomic<uint64_t> counts[3];
 
 // ---- kernels -----------------------------------------------------------------------------------------

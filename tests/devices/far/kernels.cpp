@@ -54,7 +54,7 @@ eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* work
     for (uint32_t k = 0; k < n; ++k) {
       if (!args[k]) continue;
       tensors[k] = *args[k];
-      // What is not a copy works in the memory of the device.
+      // Ops that are not copies work in the memory of the device.
       tensors[k].data =
           copies ? bytes_of(args[k]->data, size_of(*args[k])) : device_bytes_of(args[k]->data, size_of(*args[k]));
       tensors[k].device = {kDLCPU, 0};

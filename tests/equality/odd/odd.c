@@ -86,7 +86,7 @@ static void block(eng_build* b, const char* name, uint32_t tmpl, const eng_id* p
   b->api->block(b, name, tmpl, params, n, NULL);
 }
 
-/* What the loss needs comes first in every list. */
+/* Inputs of the loss come first in every list. */
 static eng_status declare(void* self, eng_build* b, eng_error* error) {
   const odd* m = self;
   const int64_t h = m->hidden;

@@ -73,7 +73,7 @@ static const eng_tier tier = {.struct_size = sizeof(eng_tier),
                               .alloc = alloc,
                               .free = release};
 
-/* What was never written is zero, as alloc left it. */
+/* Bytes that were never written are zero, as alloc left them. */
 enum { key = 0x5a };
 
 static eng_status describe_drawer(const eng_options* options, eng_tier_info* out, eng_error* error) {

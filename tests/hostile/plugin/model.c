@@ -112,7 +112,7 @@ static eng_status declare(void* self, eng_build* b, eng_error* error) {
   return b->api->status(b, error);
 }
 
-/* What layer.0 does wrong; the value that stands for its product. */
+/* The fault of layer.0; the value that stands for its product. */
 static eng_id meddle(eng_build* b, eng_id x, eng_id w) {
   static const float table[4] = {1, 2, 3, 4};
   const eng_build_api* api = b->api;

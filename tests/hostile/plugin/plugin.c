@@ -50,7 +50,7 @@ void take_fault(const eng_options* options) {
   if (options->get_string(options, "fault", &text, NULL) == ENG_OK && text[0]) set_fault(text);
 }
 
-/* What follows `word` in the fault, or NULL. */
+/* The text after `word` in the fault, or NULL. */
 static const char* behind(const char* word) {
   const size_t n = strlen(word);
   return strncmp(fault, word, n) == 0 && fault[n] == ' ' ? fault + n + 1 : NULL;

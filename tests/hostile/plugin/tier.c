@@ -78,7 +78,7 @@ const eng_tier hostile_tier = {.struct_size = sizeof(eng_tier),
                                .read = read_arena,
                                .write = write_arena};
 
-/* The same without functions of storage. */
+/* The memory tier without functions of storage. */
 const eng_tier hostile_memory = {.struct_size = sizeof(eng_tier),
                                  .minor = ENG_ABI_MINOR,
                                  .describe = describe,

@@ -199,7 +199,7 @@ TEST_CASE("checkpoint: 16-bit and f32 values are converted where nothing is lost
   std::memcpy(&got, rounded.bytes.at(Sample::key(specs[0])).data() + 4, 2);
   convert(ENG_F32, &third, ENG_BF16, &want, 1);
   CHECK(got == want);
-  // What only looks at names and shapes sees no values.
+  // A reader that only looks at names and shapes sees no values.
   load_checkpoint(lossy, halves.specs, {});
 }
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What happens at the n-th disk call of a save.
+// The fault at the n-th disk call of a save.
 enum class Fault { none, error, short_write, die };
 struct FaultPlan {
   int at = -1;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace ranks_test {
 namespace {
 
-// How the elements of a tensor are divided over the ranks.
+// The division of the elements of a tensor over the ranks.
 enum class Hold { replicated, pieces, uneven, pairs };
 
 // A larger sample: tensors that pieces and parts cut in many places.
@@ -56,7 +56,7 @@ std::vector<TensorShare> shares(const Sample& sample, Hold hold, const Peers& p)
   return out;
 }
 
-// What a rank holds, as bytes; reading anything else is an error.
+// A rank's part, as bytes; reading anything else is an error.
 Read read_own(const Sample& sample, const std::vector<TensorShare>& mine) {
   return [&sample, &mine](const TensorSpec& t, uint64_t first, uint64_t count, void* host) {
     for (const TensorShare& s : mine)

@@ -58,7 +58,7 @@ TEST_CASE("convert: curves of Hugging Face's, update by update") {
   same(arguments(curve("linear", "")), 0, [](double t) { return 1 - t; });
   CHECK_THAT(notes_of(arguments(curve("cosine_with_min_lr", R"("min_lr_rate": 0.1)"))),
              Contains("the curve is the same"));
-  // What has no counterpart is no sameness.
+  // Keys without a counterpart are not claimed to be the same.
   CHECK_THAT(refused(curve("cosine", R"("num_cycles": 2)")),
              Contains("half a wave") && Contains("--ignore lr_scheduler_kwargs.num_cycles"));
   CHECK_THAT(refused(curve("cosine_with_restarts", R"("num_cycles": 3)")), Contains("half a wave"));
@@ -83,14 +83,14 @@ TEST_CASE("convert: false and null mean what they mean there") {
         false);
   const Converted ds = converted(R"({"train_batch_size": 8, "gradient_clipping": null})", "--preset tiny --num_gpus 1");
   CHECK(built_config(ds.text).section("train").number("grad_clip") == 0);
-  // What is off there, and could be on here.
+  // Features that are off there, and could be on here.
   const std::string off = notes_of(converted(R"({"train_batch_size": 8, "fp16": {"enabled": false, "loss_scale": 0},
     "bf16": {"enabled": true}, "amp": {"enabled": false, "opt_level": "O1"}, "wandb": {"enabled": false}})",
                                              "--num_gpus 1"));
   CHECK_THAT(off, Contains("off there and here: amp, fp16\n") && Contains("no effect on the numbers: wandb\n"));
   CHECK_THAT(notes_of(arguments(R"(, "load_best_model_at_end": false)")),
              Contains("off there and here: load_best_model_at_end"));
-  // What the engine does anyway.
+  // Settings that the engine has anyway.
   const std::string notes =
       notes_of(arguments(R"(, "shuffle_dataset": true, "decoupled_weight_decay": true, "train_on_inputs": true)"));
   CHECK_THAT(notes, Contains("`shuffle_dataset` = true: the same here: samples are shuffled anew in every epoch"));

@@ -80,7 +80,7 @@ TEST_CASE("convert: six cards of 32 GB, stage 3 with everything on the host") {
   judge(made, {"mamba", "3b_mamba_lite", "zero3", 1, 1, 512, 6, 32});
   CHECK(built_config(made.text).section("offload").string("parameters") == "host");
   CHECK(built_config(made.text).section("offload").string("optimizer") == "host");
-  // The same with a batch of 48: micro-batch 1 x 8, or 4 x 2 (which DeepSpeed derives).
+  // A batch of 48: micro-batch 1 x 8, or 4 x 2 (which DeepSpeed derives).
   judge(converted(file(1, 8, 3, all_host, std::string(fp16) + ", \"train_batch_size\": 48"), line(6, "7b_mamba", 512)),
         {"mamba", "7b_mamba", "zero3", 1, 8, 512, 6, 0});
   CHECK_THAT(

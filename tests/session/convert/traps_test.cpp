@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What DeepSpeed's keys mean, where it is not what they seem to mean.
+// The meaning of DeepSpeed's keys, where it is not what they seem to mean.
 #include <fmt/format.h>
 
 #include "converted.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files an export takes of a tokenizer, and the class that it writes.
+// The files that an export takes of a tokenizer, and the class that it writes.
 #include "session/huggingface/export_tokenizer.hpp"
 
 #include <catch2/catch.hpp>

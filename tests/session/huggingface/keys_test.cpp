@@ -60,7 +60,7 @@ const PluginSchema& schema(const std::string& family) {
   return models().find(ENG_MODEL_KIND, llama ? "llama" : family)->schema;
 }
 
-// Whether a plugin says what the key, or one inside of it, is.
+// True if a plugin describes the key, or one inside of it.
 bool described(const std::string& family, const std::string& key) {
   const auto is = [&](const std::string& path) { return path == key || path.starts_with(key + "."); };
   const PluginSchema& s = schema(family);

@@ -87,7 +87,7 @@ TEST_CASE("recognise: one kind of weights in the place of another") {
   CHECK_THAT(told("{\"error\": \"Access to model is restricted\"}", ModelFile::torch),
              Contains("is a text that begins"));
   CHECK_THAT(told("\xef\xbb\xbf{}", ModelFile::json), Contains("byte order mark"));
-  // What is right is no mistake, also where its first bytes are those of something else.
+  // A right file is no mistake, also where its first bytes are those of something else.
   CHECK(told(safetensors, ModelFile::safetensors) == "may be right");
   CHECK(told("\x1f\x8b\0\0\0\0\0\0{\"a\""s, ModelFile::safetensors) == "may be right");
   CHECK(told("BZh\0\0\0\0\0{\"a\""s, ModelFile::safetensors) == "may be right");

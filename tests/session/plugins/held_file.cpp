@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may own and write a plugin file and the folders that it lies in.
+// The users who may own and write a plugin file and the folders that it lies in.
 #include "session/plugins/held_file.hpp"
 
 #include <endian.h>
@@ -25,7 +25,7 @@ void mode(const fs::path& path, unsigned bits) {
   REQUIRE(chmod(path.c_str(), bits) == 0);
 }
 
-// Whether this test can act as more than one user; says it if not.
+// True if this test can act as more than one user; says it if not.
 bool is_root() {
   if (geteuid() == 0) return true;
   WARN("SKIPPED: only root can give files to other users");
@@ -149,7 +149,7 @@ TEST_CASE("links are followed one at a time, through folders that are closed to 
     CHECK(held.refused == "");
     REQUIRE(held.file);
     CHECK(held.file->path() == deep.file.string());
-    // What the link leads through, and where it lies.
+    // The folders through which the link leads, and the one in which it lies.
     for (const fs::path& open : {deep.middle, deep.folder, other.middle}) {
       mode(open, 0777);
       CHECK_THAT(eng::hold(way).refused, StartsWith("folder " + open.string() + " has mode 0777"));

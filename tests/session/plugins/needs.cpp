@@ -98,7 +98,7 @@ TEST_CASE("folders in which a plugin's libraries are looked for are closed to ot
       one.make(kind, unknown);
       CHECK_THAT(one.refused(), Contains("whose value only the loader knows"));
     }
-    // Whoever can write a folder, one above it, or the library.
+    // An attacker can write a folder, one above it, or the library.
     one.make(kind, "$ORIGIN/../more:%/libs");
     for (const char* name : {"libs", "more", "libs/libneeded.so"}) {
       INFO(name);
@@ -163,7 +163,7 @@ TEST_CASE("libraries of a plugin's libraries, and those with a path, are looked 
   }
   one.make("runpath", "%/libs", "./libneeded.so");
   CHECK_THAT(one.refused(), Contains("it needs `./libneeded.so`, which depends on the working directory"));
-  // What is no library of this machine is passed over, as the loader does.
+  // A file that is no library of this machine is passed over, as the loader does.
   std::ofstream(one.path / "more" / "libneeded.so") << "no library";
   one.make("runpath", "%/more:%/libs");
   CHECK(one.refused() == "");

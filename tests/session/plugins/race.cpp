@@ -31,7 +31,7 @@ constexpr uid_t stranger = 65534;
 constexpr int foreign_ran = 99;  // exit status of a process that loads fixture_foreign
 constexpr const char* plugin = "p.eng.so";
 
-// What processes tell each other.
+// The messages between processes.
 struct Shared {
   std::atomic<uint64_t> exchanges, denied, refused, at_load, loaded;
   char other[1024];  // a refusal without the expected words, or another failure
@@ -166,7 +166,7 @@ void attempt(const Board& board, const Place& place, const Way& way) {
   }
 }
 
-// What a loader does that checks by name and loads by name.
+// Acts like a loader that checks by name and loads by name.
 int by_name(const fs::path& folder) {
   const fs::path file = folder / plugin;
   for (;;) {

@@ -222,10 +222,10 @@ TEST_CASE("plugins of a run's own folders are those that it was started with") {
   const eng::RunRecord other = record(std::string(64, 'a'));
   CHECK_THROWS_WITH(load(other, other.plugin_folders),
                     Contains("its sha256 is " + hash + ", the run's run.json pins aaaaaaaa"));
-  // Who names a folder by himself takes what is there.
+  // A folder that the user names himself is taken as it is.
   given.put("good");
   CHECK(load(other, {given.path, folder.path}) > 0);
-  // What cannot be read is nothing.
+  // A file that cannot be read is ignored.
   for (const char* text : {"", "[]", "{\"extra\": 3, \"plugins\": {}, \"ranks\": \"x\"}"}) {
     std::ofstream(run.path / "run.json") << text;
     const eng::RunRecord none = eng::read_record(run.path);

@@ -47,7 +47,7 @@ class Table {
   std::condition_variable changed_;
 };
 
-// What agree throws on each rank; nullopt if nothing.
+// The error that agree throws on each rank; nullopt if none.
 std::vector<std::optional<Error>> agreed(const std::vector<std::vector<Item>>& items, size_t* rounds = nullptr) {
   Table table(items.size());
   std::vector<std::optional<Error>> out(items.size());

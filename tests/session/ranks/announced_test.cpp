@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launchers set in the environment, and the errors if it is inconsistent.
+// The variables that launchers set in the environment, and the errors if they are inconsistent.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -90,7 +90,7 @@ TEST_CASE("the number of a rank on its machine, where the launcher announces it"
   CHECK(local({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}}) == 1u);
   CHECK(local({{"RANK", "3"}, {"WORLD_SIZE", "4"}}) == std::nullopt);
   CHECK(local({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}}) == 0u);
-  // Of the launcher that is believed, not of another one.
+  // The answer is that of the launcher that is believed, not of another one.
   CHECK(local({{"OMPI_COMM_WORLD_RANK", "1"},
                {"OMPI_COMM_WORLD_SIZE", "2"},
                {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of all messages of ranks and mpirun at the end, the one that is reported.
+// Chooses the message that is reported, of all messages of ranks and mpirun at the end.
 #include <catch2/catch.hpp>
 
 #include "session/ranks/cause.hpp"

@@ -11,7 +11,7 @@ using cli::has;
 
 namespace {
 
-// What it is refused with; "" if there is room.
+// The text of the refusal; "" if there is room.
 std::string refused(uint32_t ranks, const Room& room) {
   try {
     check_room(ranks, room);

@@ -207,7 +207,7 @@ TEST_CASE("a card whose plugin is not asked is planned with one workspace of its
   CHECK(card.plan.arenas[0].device == "cuda");
   CHECK(card.plan.arenas[1].kind == "pinned");
   CHECK(card.plan.arenas[0].workspace == card.target.card->workspace);
-  // What is laid out is the same but for the scratch of kernels, and for the batch, which comes by way of the host.
+  // The layout is the same but for the scratch of kernels, and for the batch, which comes by way of the host.
   CHECK(card.plan.parameters == here.plan.parameters);
   CHECK(card.plan.flops_per_step == here.plan.flops_per_step);
   CHECK(card.plan.arenas[0].total() > here.plan.arenas[0].total());
@@ -325,7 +325,7 @@ TEST_CASE("an estimate adds up on one queue") {
   CHECK(times.step == Approx(times.flops + times.memory + times.launches));
   CHECK(times.step >= setup.plan.flops_per_step / machine.flops);
   CHECK(times.exposed == 0);
-  // Whatever is slow enough is what bounds it.
+  // A resource that is slow enough is the bound.
   eng::Machine slow = machine;
   slow.memory_bandwidth = 1e6;
   CHECK(eng::step_times(setup.plan, slow).bound() == eng::BoundBy::memory);

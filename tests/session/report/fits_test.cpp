@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan needs beside its arenas, and what the ranks of a machine need together.
+// The needs of a plan beside its arenas, and those of the ranks of a machine together.
 #include "session/fits.hpp"
 
 #include <catch2/catch.hpp>

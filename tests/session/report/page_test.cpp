@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `engine report` reads of runs, draws and writes. tools/report-check opens the pages in a browser.
+// The inputs, drawings and text of `engine report`. tools/report-check opens the pages in a browser.
 #include "session/report/page.hpp"
 
 #include <cmath>
@@ -85,7 +85,7 @@ TEST_CASE("chart: every point of a short line; the extremes of a long one", "[pa
   CHECK_THAT(many.svg, Contains(" 31235 40 ") && Contains(" 77778 -17 ") && Contains("\"1 5 ") && Contains("100000 "));
   CHECK(many.svg.size() < 40000);
   CHECK(many.means);
-  // Of more than one and a half decades, all above 0: logarithmic.
+  // A range of more than one and a half decades, all above 0: logarithmic.
   CHECK(draw({"t", Figures::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
   CHECK_FALSE(draw({"t", Figures::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
 }

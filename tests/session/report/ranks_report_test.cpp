@@ -226,7 +226,7 @@ TEST_CASE("time on a described machine") {
   check(12, 9, 3);
   for (eng::Action& a : plan.programs[0].segments[0].actions) a.queue = compute;  // no overlap: all of it is exposed
   check(18, 9, 9);
-  // Of three others one is near: two thirds go over the slow link, and the rest beside them.
+  // One of the three others is near: two thirds go over the slow link, and the rest beside them.
   machine.ranks_per_node = 2, machine.node_bandwidth = 4000;
   check(15, 6, 6);
   machine.node_bandwidth = 1000;  // now that is the longer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is proposed where nothing fits: the least number of ranks, the fewest edits, the number format that is there.
+// The proposals where nothing fits: the least number of ranks, the fewest edits, the number format that is there.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -144,7 +144,7 @@ TEST_CASE("another number format is proposed only where it is better, and is nam
       // bf16 and fp16 have the same bytes and nearly the same time. bf16_sr has fewer bytes.
       if (own != std::string("fp32") && fit.best && fit.own_fits)
         CHECK_THAT(eng::words_of(fit.best->edits), !Contains("bf16") || Contains("bf16_sr"));
-      // What another format is proposed for beside the own one needs fewer ranks.
+      // Another format is proposed beside the own one if it needs fewer ranks.
       const std::vector<eng::Tried> ranks = with_ranks(fit);
       for (const eng::Tried& t : ranks)
         if (has_format(t)) CHECK((has_format(ranks[0]) || t.ranks < ranks[0].ranks));

@@ -72,7 +72,7 @@ TEST_CASE("best: the lowest loss, and gains that are large enough", "[best]") {
   Progression never(config, {});
   never.add(2, NAN), never.add(4, INFINITY);
   CHECK(never.over() == "early stop: none of the last 2 evaluations was finite");
-  // Nobody asked: nothing is kept, so that checkpoints have the bytes of before.
+  // Without a request nothing is kept, so that checkpoints have the bytes of before.
   Progression off(asked("", ""), a);
   off.add(12, 1.0);
   Progression::Facts none;

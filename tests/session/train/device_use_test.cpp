@@ -66,7 +66,7 @@ TEST_CASE("gauges: in metrics and on the progress line", "[gauges]") {
         Json::parse(R"({"used_bytes": 46170898432, "utilisation": 0.96, "celsius": 78.0, "watts": 352.5})"));
   const std::string line = step_text(m, 9, 1);
   CHECK(line.find(" gpu: 96% 78C 352W 43.0GiB wait: ") != std::string::npos);
-  // Where the line is too long, it is what goes first, and whole.
+  // If the line is too long, it is the first part to go, and goes whole.
   CHECK(live_text(line, 3, 9, line.size(), false) == line);
   const std::string narrow = live_text(line, 3, 9, line.size() - 1, false);
   CHECK(narrow.find("gpu:") == std::string::npos);

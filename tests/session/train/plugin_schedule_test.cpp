@@ -134,7 +134,7 @@ TEST_CASE("a schedule in C is selected by its name, with its own keys alone", "[
   // A name of the engine's own is the engine's.
   CHECK(!made("kind = \"cosine\"\n").plugin);
   CHECK(config("kind = \"cosine\"\n").section("schedule").settings().count("compatible") == 1);
-  // What belongs to others is told.
+  // Keys of other kinds are reported.
   CHECK_THAT(refused("kind = \"halving\"\nwarmup_steps = 3\n"),
              Contains("`warmup_steps`") && Contains("[schedule] has: fault, half, kind"));
   CHECK_THAT(refused("kind = \"cosine\"\nhalf = 3\n"), Contains("`half` belongs to plugin `halving`"));
