@@ -18,7 +18,7 @@
 // A key of [[told]], [[refused]] and [[job]] is off with a value of `off`: by default false, 0, "", "none", "no". A
 // name that means something else in a section is written with its section in front: "optimizer.type".
 //
-// Of a row of [ours]:
+// The keys of a row of [ours]:
 //   values    their value = our value; if `is` names a plugin and this is no conversion, a value that is not listed is
 //             written in small letters
 //   times     our value is theirs times this whole number

@@ -12,7 +12,7 @@
 //   };                                                                // its run may take the launch: (const eng_exec&)
 //   const eng_kernels all = kernel_table<Add, ...>;
 //
-// Whatever is thrown becomes the text "[in f32 (2, 3) ...; out ...]: ...", which the host puts behind the op.
+// An exception becomes the text "[in f32 (2, 3) ...; out ...]: ...", which the host puts behind the op.
 #pragma once
 
 #include <string>

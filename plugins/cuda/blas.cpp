@@ -6,7 +6,7 @@
 // NVIDIA promises the same bits in every run for one version of the library and GPUs of one architecture with the same
 // number of processors; streams that share scratch are the exception, and here each product has scratch of the plan.
 //
-// Which algorithm. cuBLASLt proposes some, from the shapes, the GPU and its version alone: so every run gets the same.
+// The algorithm. cuBLASLt proposes some, from the shapes, the GPU and its version alone: so every run gets the same.
 // Of these, the first one is taken that
 //   - needs at most the scratch that the plan has: [device] workspace;
 //   - gives the same bits in every run: K is summed in one go, or its parts are stored in f32 and then added in one

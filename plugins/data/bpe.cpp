@@ -128,8 +128,8 @@ void Bpe::merge_short(std::vector<int32_t>& symbols) const {
   symbols.resize(size);
 }
 
-// The same result in O(n log n): a linked list of symbols, and a heap of pairs that could be merged when they were
-// added.
+// Gives the same result in O(n log n): a linked list of symbols, and a heap of pairs that could be merged when they
+// were added.
 void Bpe::merge_long(Scratch& s) const {
   const auto size = static_cast<int32_t>(s.ids.size());
   const auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {

@@ -320,7 +320,7 @@ class Reader {
     if (info.eot < 0) info.eot = info.eos;
   }
 
-  // What the other files of the folder have changed.
+  // Hashes the changes that the other files of the folder make.
   void hash_rest(Hash& hash, const TokenTable& table, const std::vector<FileToken>& own) {
     hash.add_field(std::to_string(out_.info.bos) + "," + std::to_string(out_.info.eos) + "," +
                    std::to_string(out_.info.eot));

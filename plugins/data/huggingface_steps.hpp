@@ -25,7 +25,7 @@ struct SplitterFile {
 };
 void read_pre_tokenizer(const JsonReader& reader, const json& value, const std::string& place, SplitterFile& out);
 
-// How a piece of the vocabulary is shown, by the file's decoder.
+// The text of a piece of the vocabulary, by the file's decoder.
 struct PieceDecoder {
   bool byte_level = false, byte_fallback = false;
   std::vector<std::pair<std::string, std::string>> replaced;

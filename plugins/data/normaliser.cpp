@@ -85,7 +85,7 @@ bool to_form(std::string_view text, Form form, std::string& kept, std::vector<in
   return true;
 }
 
-// Whether what replaces the first characters no longer begins where they did, as the library sees it.
+// True if the replacement of the first characters no longer begins where they did, as the library sees it.
 bool moves(std::string_view replaced, const std::string& by) {
   std::size_t length = 0;
   if (!replaced.empty()) utf8_decode(replaced, &length);

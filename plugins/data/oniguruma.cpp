@@ -36,7 +36,7 @@ struct Control {
 };
 constexpr Control controls[] = {{'t', 9}, {'n', 10}, {'v', 11}, {'f', 12}, {'r', 13}, {'a', 7}, {'e', 27}};
 
-// What PCRE2 has no equal for, or what no pattern of a tokenizer needs.
+// Syntax that PCRE2 has no equal for, or that no pattern of a tokenizer needs.
 struct Refused {
   const char *text, *what;
 };
@@ -158,7 +158,7 @@ std::string Translation::branch(Options options) {
   }
 }
 
-// What follows an atom: one repeat or several, one around the other.
+// Translates the repeats of an atom: one or several, one around the other.
 std::string Translation::repeated(Atom& atom, std::size_t begin) {
   for (bool first = true;; first = false) {
     std::string repeat;

@@ -137,7 +137,7 @@ std::string class_character(char32_t c) {
 
 }  // namespace
 
-// What follows \p or \P: at_ is at the p. Returns a name that `property` knows, behind ^ if it is inverted.
+// Reads the property after \p or \P: at_ is at the p. Returns a name that `property` knows, behind ^ if it is inverted.
 std::string Translation::property_name(std::size_t begin) {
   const std::string escape = std::string("\\") + regex_[at_++];
   if (peek() != '{') refuse(escape + " without {...}", begin);

@@ -12,7 +12,7 @@
 namespace text_data {
 namespace {
 
-// Whether the sorted list contains the character.
+// True if the sorted list contains the character.
 bool in_ranges(const std::vector<CharacterRange>& ranges, char32_t c) {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
                                       [](char32_t x, const CharacterRange& r) { return x < r.first; });

@@ -39,10 +39,10 @@ class Pattern {
   Pattern(const std::string& regex, const std::string& where);
   // Returns a pattern that matches `text` literally.
   static std::string literal(std::string_view text);
-  // Whether the valid UTF-8 text holds a character for which a class of this pattern and PCRE2's tables disagree. Then
+  // True if the valid UTF-8 text holds a character for which a class of this pattern and PCRE2's tables disagree. Then
   // `next` must be asked for the exact match, which is slower.
   bool needs_exact(std::string_view text) const;
-  // Whether it may match nothing.
+  // True if it may match nothing.
   bool empty() const { return empty_; }
   struct Position {
     std::size_t from = 0;

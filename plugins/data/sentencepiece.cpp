@@ -67,7 +67,7 @@ class SentencePiece final : public Tokenizer {
         pieces_.size());
     table.add(folder);
     add(table);
-    // Where the text goes on behind a token, LlamaTokenizer puts a space before it only if `legacy` is true, and none
+    // Behind a token, where the text goes on, LlamaTokenizer puts a space before it only if `legacy` is true, and none
     // before a space. Others always put one.
     const bool llama = folder.class_name == "LlamaTokenizer";
     prefix_inside_ = folder.flag("legacy", !llama);

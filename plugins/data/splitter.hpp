@@ -22,7 +22,7 @@ class Splitter {
     std::string space;
     Prefix prefix = Prefix::never;
     bool prefix_space = false;  // before a part that does not begin with one (ByteLevel)
-    // What splits a part: the matches of a pattern, or characters.
+    // Splits a part: at the matches of a pattern, or into characters.
     std::shared_ptr<const Pattern> pattern;
     bool (*character)(char32_t) = nullptr;
     Behaviour behaviour = Behaviour::isolated;  // of the matches
@@ -46,7 +46,7 @@ class Splitter {
   void add(Step step) { steps_.push_back(std::move(step)); }
   std::size_t size() const { return steps_.size(); }
   Step& last() { return steps_.back(); }
-  // Whether a step must know where the whole text begins.
+  // True if a step must know where the whole text begins.
   bool asks_for_first() const {
     return std::any_of(steps_.begin(), steps_.end(),
                        [](const Step& step) { return !step.space.empty() && step.prefix == Prefix::first; });

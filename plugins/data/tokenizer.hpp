@@ -28,7 +28,7 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Appends the bytes of one id, 0 <= id < vocabulary.
   virtual void decode(int32_t id, std::string& text) const = 0;
-  // Whether no token reaches over a single space between two letters: a long text may be cut there.
+  // True if no token reaches over a single space between two letters: a long text may be cut there.
   virtual bool cuttable() const { return true; }
   // The versions of the libraries and tables that influence the ids, apart from the tokenizer's own file.
   virtual std::string libraries() const { return ""; }

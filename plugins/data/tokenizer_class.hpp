@@ -12,7 +12,7 @@ namespace text_data {
 
 struct TokenizerFolder;
 
-// Whether a class adds the tokens that have names once more: as they are named, or so that they take no white space.
+// Says if a class adds the tokens that have names once more: as they are named, or so that they take no white space.
 enum class Again { never, as_named, plain };
 
 struct TokenizerClass {

@@ -240,7 +240,7 @@ void TokenTable::add(const FileToken& token) {
 
 void TokenTable::add(const TokenizerFolder& folder, Again again) {
   for (const FileToken& token : folder.added) add(token);
-  // What is named is added unless it was listed, and counts as it is named last.
+  // A named token is added unless it was listed, and counts as it is named last.
   std::vector<FileToken> named;
   const auto take = [&](const std::string& name) {
     const auto found = folder.named.find(name);

@@ -69,7 +69,7 @@ class TokenTable {
   int32_t id(const std::string& content) const;  // -1: there is none
   // One for each text, as it was added last.
   const std::vector<FileToken>& tokens() const { return tokens_; }
-  // Whether no token may reach over a single space between two letters, or end beside it.
+  // True if no token may reach over a single space between two letters, or end beside it.
   bool cuttable() const;
 
  private:

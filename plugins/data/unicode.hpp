@@ -24,7 +24,7 @@ struct CharacterRange {
 std::optional<std::vector<CharacterRange>> unicode_property(std::string_view name);
 // The category, such as "Lu".
 std::string_view unicode_category(char32_t c);
-// Whether the character is unassigned in Unicode 9.0, the version of the normalisers of the `tokenizers` library. They
+// True if the character is unassigned in Unicode 9.0, the version of the normalisers of the `tokenizers` library. They
 // leave such a character as it is, and nothing before it combines with anything after it.
 bool newer_than_normalisers(char32_t c);
 

@@ -153,7 +153,7 @@ class PickleMachine {
     stack_.pop_back();
     return out;
   }
-  // The number of values above the newest mark, which is removed.
+  // The position of the newest mark, which is removed: its values begin there.
   size_t pop_mark() {
     if (marks_.empty()) fail("there is no mark");
     const size_t out = marks_.back();

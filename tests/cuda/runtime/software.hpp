@@ -2,7 +2,7 @@
 // The software CUDA runtime: libcudart.so.13 for tests, on the CPU. Nothing here says anything about a GPU's speed or
 // its driver.
 //
-// What it announces and does wrong comes from the environment, read at the first call and by software_cuda_reset():
+// Its properties and faults come from the environment, read at the first call and by software_cuda_reset():
 //   SOFTCUDA_CARD      h200 (default), a100, rtx4090, ...   SOFTCUDA_BYTES    memory of a card
 //   SOFTCUDA_DEVICES   number of cards, 1 by default        SOFTCUDA_SEED     of the order of work on queues
 //   CUDA_VISIBLE_DEVICES  numbers of those that this process sees; all, if it is not set
