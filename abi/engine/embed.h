@@ -203,7 +203,7 @@ typedef struct eng_tensor_info {
 
 /* eng_session_take */
 /* not read-only: the caller may write it while the session is between steps. Gradients and activations stay read-only:
- * a step computes them anew */
+ * a step recomputes them */
 #define ENG_TAKE_WRITABLE 1u
 #define ENG_TAKE_COPY 2u /* a copy of the whole tensor in memory of the host; gathered, if ranks hold parts */
 #define ENG_TAKE_PART 4u /* this rank's part, as (count), if it is one range or none */
