@@ -59,8 +59,8 @@ Json bytes_as_bpe() {
 // The files of which one is the tokenizer, with its usual name; the others of tokenizer_parts go with any of them.
 constexpr const char* main_parts[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"};
 
-// Classes that take a tokenizer.json as it is. Others build its steps themselves and take only its vocabulary and merges, so
-// that a file with other steps, such as Digits before ByteLevel, would give other ids.
+// Classes that take a tokenizer.json as it is. Others build its steps themselves and take only its vocabulary and
+// merges, so that a file with other steps, such as Digits before ByteLevel, would give other ids.
 constexpr const char* plain_classes[] = {"PreTrainedTokenizerFast", "TokenizersBackend"};
 
 // Classes that vocab.json and merges.txt have by the model_type of the folder they come from, if no file names one; of
