@@ -92,6 +92,27 @@ TEST_CASE("weights are exported from a run with the bytes with which they were i
   }
 }
 
+TEST_CASE("Qwen2 is exported to a directory like the one that it was read from", "[cli][from]") {
+  for (const char* name : {"untied", "tied"}) {
+    INFO(name);
+    Scratch scratch;
+    const fs::path source = goldens.parent_path() / "hf_qwen2" / name;
+    const Result run = run_from(scratch, source, "run");
+    INFO(run.err);
+    REQUIRE(run.exit == 0);
+    REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "f32"}).exit == 0);
+    CHECK((stored(scratch / "out") == stored(source)));
+    const Json before = Json::parse(read(source / "config.json"));
+    const Json after = Json::parse(read(scratch / "out" / "config.json"));
+    for (const char* key : {"model_type", "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
+                            "num_attention_heads", "num_key_value_heads", "vocab_size", "tie_word_embeddings",
+                            "max_position_embeddings", "use_sliding_window", "hidden_act", "rms_norm_eps"})
+      CHECK(after.at(key) == before.at(key));
+    CHECK_FALSE(after.contains("attention_bias"));
+    CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
+  }
+}
+
 TEST_CASE("config.json of an export has the run's options, and keeps other keys", "[cli][from]") {
   Scratch scratch;
   const fs::path source = copy(scratch, "single");
