@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OPT (Zhang et al. 2022). The layer norm comes before attention and before the feed-forward layer; in the 350M model it
-// comes after each residual sum.
+// OPT (Zhang et al. 2022). The layer norm comes before attention and before the feed-forward layer; in the 350M model
+// it comes after each residual sum.
 #pragma once
 
 #include "../common/decoder/model.hpp"

@@ -4,44 +4,13 @@
 #include <cstring>
 
 #include "../sanitized.hpp"
-#include "harness.hpp"
+#include "from.hpp"
 
 using namespace cli;
 
 namespace {
 
-const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
 const fs::path tokenizers = fs::path(ENGINE_SOURCE_DIR) / "tests" / "data" / "golden";
-
-// Tensor -> its bytes, of all safetensors files of a directory.
-std::map<std::string, std::string> stored(const fs::path& directory) {
-  std::map<std::string, std::string> out;
-  for (const std::string& name : names(directory)) {
-    if (fs::path(name).extension() != ".safetensors") continue;
-    const std::string bytes = read(directory / name);
-    uint64_t length = 0;
-    std::memcpy(&length, bytes.data(), 8);
-    const Json header = Json::parse(bytes.substr(8, length));
-    for (const auto& [tensor, entry] : header.items()) {
-      if (tensor == "__metadata__") continue;
-      const uint64_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
-      out[tensor] =
-          entry["dtype"].get<std::string>() + entry["shape"].dump() + bytes.substr(8 + length + begin, end - begin);
-    }
-  }
-  return out;
-}
-
-// A run of `steps` steps from `source`; a rate of 1e-30 changes no weight.
-Result run_from(const Scratch& scratch, const fs::path& source, const std::string& out, const Args& more = {}) {
-  scratch.write("from.toml", "[model]\nfrom = \"" + source.string() +
-                                 "\"\n[data]\npaths = [\"text.txt\"]\nvalidation = 0.1\n[train]\nsteps = 1\n"
-                                 "sequence_length = 16\nmicro_batch = 2\n[optimizer]\nlearning_rate = 1e-30\n"
-                                 "[device]\nthreads = 1\n");
-  Args args = {"run", "from.toml", "--out", out};
-  args.insert(args.end(), more.begin(), more.end());
-  return engine(scratch, args);
-}
 
 fs::path copy(const Scratch& scratch, const char* name) {
   fs::copy(goldens / name, scratch / name, fs::copy_options::recursive);
@@ -89,27 +58,6 @@ TEST_CASE("weights are exported from a run with the bytes with which they were i
     CHECK(run_from(scratch, scratch / "shards", "again").exit == 0);
     CHECK((tensors(scratch / "again", 1).at("model-00000.safetensors") ==
            tensors(scratch / "run", 1).at("model-00000.safetensors")));
-  }
-}
-
-TEST_CASE("Qwen2 is exported to a directory like the one that it was read from", "[cli][from]") {
-  for (const char* name : {"untied", "tied"}) {
-    INFO(name);
-    Scratch scratch;
-    const fs::path source = goldens.parent_path() / "hf_qwen2" / name;
-    const Result run = run_from(scratch, source, "run");
-    INFO(run.err);
-    REQUIRE(run.exit == 0);
-    REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "f32"}).exit == 0);
-    CHECK((stored(scratch / "out") == stored(source)));
-    const Json before = Json::parse(read(source / "config.json"));
-    const Json after = Json::parse(read(scratch / "out" / "config.json"));
-    for (const char* key : {"model_type", "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
-                            "num_attention_heads", "num_key_value_heads", "vocab_size", "tie_word_embeddings",
-                            "max_position_embeddings", "use_sliding_window", "hidden_act", "rms_norm_eps"})
-      CHECK(after.at(key) == before.at(key));
-    CHECK_FALSE(after.contains("attention_bias"));
-    CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
   }
 }
 

@@ -21,12 +21,8 @@ struct Qwen2 : Hosted {
 };
 
 Values small(bool tied) {
-  return {{"vocab_size", int64_t{50}},
-          {"hidden_size", int64_t{48}},
-          {"intermediate_size", int64_t{20}},
-          {"num_hidden_layers", int64_t{2}},
-          {"num_attention_heads", int64_t{4}},
-          {"num_key_value_heads", int64_t{2}},
+  return {{"vocab_size", int64_t{50}},       {"hidden_size", int64_t{48}},        {"intermediate_size", int64_t{20}},
+          {"num_hidden_layers", int64_t{2}}, {"num_attention_heads", int64_t{4}}, {"num_key_value_heads", int64_t{2}},
           {"tie_word_embeddings", tied}};
 }
 
@@ -53,10 +49,8 @@ double error_of(const Golden& golden) {
 }  // namespace
 
 TEST_CASE("qwen2: presets have the parameter counts of the published models") {
-  const std::map<std::string, int64_t> expected = {{"tiny", 1072384},
-                                                   {"qwen2.5-0.5b", 494032768},
-                                                   {"qwen2.5-1.5b", 1543714304},
-                                                   {"qwen2.5-7b", 7615616512}};
+  const std::map<std::string, int64_t> expected = {
+      {"tiny", 1072384}, {"qwen2.5-0.5b", 494032768}, {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-7b", 7615616512}};
   std::set<std::string> seen;
   for (const std::string& name : llama_plugin().presets("qwen2")) {
     INFO(name);

@@ -23,8 +23,8 @@ struct Config {
   bool tied;           // the head uses the embeddings
 
   const char* body = "model.";  // what the names of all tensors but lm_head.weight begin with
-  // q, k, v, output, gate, up, down: the order of their parameters in a layer. Without a gate, the feed-forward layer is
-  // plain: an activation between `up` and `down`.
+  // q, k, v, output, gate, up, down: the order of their parameters in a layer. Without a gate, the feed-forward layer
+  // is plain: an activation between `up` and `down`.
   std::array<Map, map_count> maps;
   int64_t act;  // ENG_ACT_*
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of ops and of parameters decides bits: that of ops fixes the order in which gradients are added, that of
-// parameters what each draws at initialisation. So each call that emits an op has a statement of its own: a compiler may
-// evaluate arguments in any order.
+// parameters what each draws at initialisation. So no two calls that emit ops are arguments of one call: a compiler may
+// evaluate them in any order.
 #include "model.hpp"
 
 #include <array>
@@ -20,7 +20,12 @@ struct Shape {
 };
 std::array<Shape, map_count> shapes(const Config& c) {
   const int64_t a = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  return {{{a, c.hidden}, {kv, c.hidden}, {kv, c.hidden}, {c.hidden, a}, {c.ffn, c.hidden}, {c.ffn, c.hidden},
+  return {{{a, c.hidden},
+           {kv, c.hidden},
+           {kv, c.hidden},
+           {c.hidden, a},
+           {c.ffn, c.hidden},
+           {c.ffn, c.hidden},
            {c.hidden, c.ffn}}};
 }
 
@@ -167,8 +172,8 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
     const eng_id open = linear(gate, n2);
     inner = eng_gated(b, open, above, c_.act);
   } else {
-    inner = c_.act == ENG_ACT_RELU ? eng_linear_relu(b, n2, w[up], bias[up])
-                                   : eng_activation(b, linear(up, n2), c_.act);
+    inner =
+        c_.act == ENG_ACT_RELU ? eng_linear_relu(b, n2, w[up], bias[up]) : eng_activation(b, linear(up, n2), c_.act);
   }
   const eng_id y = eng_dropout(b, linear(down, inner), c_.dropout);  // (B, T, H)
   return c_.norm_before ? eng_add(b, y, h1) : add_norm(b, ffn_norm, y, n2, &sum);
