@@ -4,7 +4,7 @@
 namespace llama {
 namespace {
 
-// What the families here have in common.
+// The options and names that the families here share.
 decoder::Config read_common(const model::Reader& in) {
   decoder::Config c = decoder::read_sizes(in, "intermediate_size");
   decoder::read_grouped_heads(in, c);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Hugging Face directory is under another name, a second model of a plugin's file, and what lies in its place.
+// Hugging Face directories: of a family under another name, of the second model of a plugin's file, and files that lie
+// in the place of one.
 #include "from.hpp"
 
 using namespace cli;
