@@ -42,7 +42,8 @@
  *                 json_multiple = "PATH": the value is rounded up to a multiple of the number there, in a config.json
  *                 that `recognise` finds; one with a model_type has the value as it is.
  *                 adjustable = true: [model] may give another value than the config.json of its weights.
- *   [provides.pretrained]   model_type = "llama", architectures = ["LlamaForCausalLM"] (the first one is written),
+ *   [provides.pretrained]   model_type = "llama" or ["llama", ...]: all are read, the first is written,
+ *                 architectures = ["LlamaForCausalLM"] (the first one is written),
  *                 recognise = ["PATH", ...]: a config.json without model_type that has all of these is of this model,
  *                 ignore = ["PATH", ...]: keys that change no number,
  *                 rename = [["decoder.", "model.decoder."], ...]: accepted prefixes of tensor names; the first that

@@ -12,7 +12,7 @@ namespace eng {
 // A path is a key of config.json, with dots for nested keys; values are JSON texts.
 struct Pretrained {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
-  std::string model_type;                  // "" if the plugin reads no config.json
+  std::vector<std::string> model_types;    // the first is written; none: the plugin reads no config.json
   std::vector<std::string> architectures;  // the first is written
   std::vector<std::string> recognise;      // paths that identify its config.json if that has no model_type
   std::map<std::string, std::vector<std::string>> fixed;  // path -> the supported values

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code that model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables.
+// Code that model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables of the
+// models of a file. Decoders share more: decoder/model.hpp.
 #pragma once
 
 #include <algorithm>
@@ -83,39 +84,50 @@ class Reader {
   eng_error* error_;
 };
 
+// How a new parameter is filled: an op and its attributes.
+struct Init {
+  const char* op;
+  std::vector<eng_attr> attrs;
+};
+inline Init constant(double value) {
+  return {ENG_OP_INIT_CONSTANT, {{"value", 0, value}}};
+}
+inline Init normal(double std) {
+  return {ENG_OP_INIT_NORMAL, {{"mean", 0, 0.0}, {"std", 0, std}}};
+}
+inline Init uniform(double limit) {
+  return {ENG_OP_INIT_UNIFORM, {{"low", 0, -limit}, {"high", 0, limit}}};
+}
+
+// `flags`: ENG_PARAM_*.
+inline eng_id param(eng_build* b, const std::string& name, const std::vector<int64_t>& dims, uint32_t flags,
+                    const Init& init) {
+  const eng_param param = {.struct_size = sizeof(eng_param),
+                           .flags = flags,
+                           .name = name.c_str(),
+                           .init_op = init.op,
+                           .init = init.attrs.data(),
+                           .dims = dims.data(),
+                           .n_init = static_cast<uint32_t>(init.attrs.size()),
+                           .ndim = static_cast<uint32_t>(dims.size())};
+  eng_id id = 0;
+  b->api->param(b, &param, &id, nullptr);
+  return id;
+}
 // A matrix of normal numbers with mean 0.
 inline eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, double std) {
-  const int64_t dims[2] = {rows, columns};
-  const eng_attr init[2] = {{"mean", 0, 0.0}, {"std", 0, std}};
-  const eng_param param = {.struct_size = sizeof(eng_param),
-                           .flags = 0,
-                           .name = name.c_str(),
-                           .init_op = ENG_OP_INIT_NORMAL,
-                           .init = init,
-                           .dims = dims,
-                           .n_init = 2,
-                           .ndim = 2};
-  eng_id id = 0;
-  b->api->param(b, &param, &id, nullptr);
-  return id;
+  return param(b, name, {rows, columns}, 0, normal(std));
 }
-
 // A vector without weight decay.
 inline eng_id vector(eng_build* b, const std::string& name, int64_t size, double value) {
-  const eng_attr init = {.key = "value", .i = 0, .f = value};
-  const eng_param param = {.struct_size = sizeof(eng_param),
-                           .flags = ENG_PARAM_NO_DECAY,
-                           .name = name.c_str(),
-                           .init_op = ENG_OP_INIT_CONSTANT,
-                           .init = &init,
-                           .dims = &size,
-                           .n_init = 1,
-                           .ndim = 1};
-  eng_id id = 0;
-  b->api->param(b, &param, &id, nullptr);
-  return id;
+  return param(b, name, {size}, ENG_PARAM_NO_DECAY, constant(value));
 }
 
+// The blocks of a language model, each with its template: "embed", "layers.0", "layers.1", ..., "head".
+constexpr uint32_t embed_template = 0, layer_template = 1, head_template = 2;
+inline std::string layer_name(int64_t layer) {
+  return "layers." + std::to_string(layer);
+}
 inline void block(eng_build* b, const std::string& name, uint32_t tmpl, const std::vector<eng_id>& params) {
   b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
 }
@@ -125,7 +137,7 @@ struct Signature {
   uint32_t params, inputs;
 };
 
-// The tables of a model class M, which has
+// The table of a model class M, which has
 //   static constexpr const char* name;
 //   M(const eng_options*, eng_error*);
 //   eng_model_info describe() const;
@@ -173,12 +185,15 @@ struct Boundary {
                                       .describe = describe,
                                       .declare = declare,
                                       .trace = trace};
-
-  static eng_status start(const eng_host*, eng_error*) { return ENG_OK; }
-  static void stop() {}
-  static const void* get_interface(const char* kind, const char* name) {
-    return std::strcmp(kind, ENG_MODEL_KIND) == 0 && std::strcmp(name, M::name) == 0 ? &table : nullptr;
-  }
 };
+
+// get_interface of a file that provides the models M...
+template <class... M>
+const void* interface_of(const char* kind, const char* name) {
+  const std::pair<const char*, const eng_model*> all[] = {{M::name, &Boundary<M>::table}...};
+  for (const auto& [known, table] : all)
+    if (std::strcmp(kind, ENG_MODEL_KIND) == 0 && std::strcmp(name, known) == 0) return table;
+  return nullptr;
+}
 
 }  // namespace model

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's description. The keys have the names of Hugging Face's config.json. Those of its rope_parameters
-// (rope_scaling in older files) get the prefix rope_.
+// The plugin's description. The keys have the names of Hugging Face's config.json.
 #pragma once
 
+#include "../common/decoder/options.hpp"
 #include "engine/model.h"
 #include "engine/plugin.h"
 
@@ -36,18 +36,7 @@ init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down
 tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
 attention_bias = { type = 'bool', default = false, help = 'biases on q, k, v and o' }
 mlp_bias = { type = 'bool', default = false, help = 'biases on gate, up and down' }
-rope_theta = { type = 'float', default = 10000.0, min = 1.0, help = 'base of the rotary frequencies', json = ['rope_theta', 'rope_parameters.rope_theta', 'rope_scaling.rope_theta'], adjustable = true }
-rope_type = { type = 'string', default = 'default', choices = ['default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3'], help = 'how the rotary frequencies are scaled for long sequences', json = ['rope_scaling.rope_type', 'rope_scaling.type', 'rope_parameters.rope_type', 'rope_parameters.type'], adjustable = true }
-rope_factor = { type = 'float', min = 1.0, help = 'how many times longer the sequences become; for all types except default. yarn and longrope, if absent: max_position_embeddings / rope_original_max_position_embeddings', json = ['rope_scaling.factor', 'rope_parameters.factor'], adjustable = true }
-rope_original_max_position_embeddings = { type = 'int', min = 1, max = 1073741824, help = 'sequence length before scaling (yarn, longrope, llama3); absent: max_position_embeddings', json = ['rope_scaling.original_max_position_embeddings', 'rope_parameters.original_max_position_embeddings', 'original_max_position_embeddings'], adjustable = true }
-rope_attention_factor = { type = 'float', above = 0.0, help = 'multiplies cos and sin (yarn, longrope); absent: the formula of the type', json = ['rope_scaling.attention_factor', 'rope_parameters.attention_factor'], adjustable = true }
-rope_low_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with fewer turns over the original length are divided by rope_factor', json = ['rope_scaling.low_freq_factor', 'rope_parameters.low_freq_factor'], adjustable = true }
-rope_high_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with more turns over the original length stay unchanged', json = ['rope_scaling.high_freq_factor', 'rope_parameters.high_freq_factor'], adjustable = true }
-rope_beta_fast = { type = 'float', default = 32.0, above = 0.0, help = 'yarn: channels with more turns over the original length stay unchanged', json = ['rope_scaling.beta_fast', 'rope_parameters.beta_fast'], adjustable = true }
-rope_beta_slow = { type = 'float', default = 1.0, above = 0.0, help = 'yarn: channels with fewer turns over the original length are divided by rope_factor', json = ['rope_scaling.beta_slow', 'rope_parameters.beta_slow'], adjustable = true }
-rope_short_factor = { type = 'floats', help = 'longrope: divisor of each frequency for sequences up to the original length', json = ['rope_scaling.short_factor', 'rope_parameters.short_factor'], adjustable = true }
-rope_long_factor = { type = 'floats', help = 'longrope: divisor of each frequency for longer sequences', json = ['rope_scaling.long_factor', 'rope_parameters.long_factor'], adjustable = true }
-)" R"(
+)" DECODER_ROPE_OPTIONS R"(
 
 [provides.pretrained]
 model_type = 'llama'
@@ -195,5 +184,92 @@ rope_factor = 32.0
 rope_low_freq_factor = 1.0
 rope_high_freq_factor = 4.0
 rope_original_max_position_embeddings = 8192
+
+[[provides]]
+kind = 'eng.model/1'
+name = 'qwen2'
+summary = 'Qwen2 and Qwen2.5: as llama, with biases on q, k and v'
+
+[provides.options]
+vocab_size = { type = 'int', default = 151936, min = 1, max = 2147483647, help = 'token ids are below this' }
+hidden_size = { type = 'int', default = 4096, min = 2, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads' }
+intermediate_size = { type = 'int', default = 22016, min = 1, max = 4194304, help = 'width of the feed-forward layers' }
+num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'number of layers' }
+num_attention_heads = { type = 'int', default = 32, min = 1, max = 65536, help = 'query heads of a layer' }
+num_key_value_heads = { type = 'int', min = 1, max = 65536, help = 'key and value heads, a divisor of num_attention_heads; absent: num_attention_heads' }
+head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even; absent: hidden_size / num_attention_heads' }
+hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation of the gate; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }
+max_position_embeddings = { type = 'int', default = 32768, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }
+rms_norm_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root' }
+z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }
+initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices', adjustable = true }
+init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down_proj matrices are divided by sqrt(2 x num_hidden_layers)', json = [] }
+tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
+)" DECODER_ROPE_OPTIONS R"(
+[provides.pretrained]
+model_type = 'qwen2'
+architectures = ['Qwen2ForCausalLM', 'Qwen2Model']
+ignore = ['sliding_window', 'rope_scaling.mscale', 'rope_parameters.mscale']
+ignore_tensors = ['.rotary_emb.inv_freq']
+tied = [['lm_head.weight', 'model.embed_tokens.weight']]
+
+[provides.pretrained.fixed]
+attention_dropout = 0.0
+partial_rotary_factor = 1.0
+'rope_parameters.partial_rotary_factor' = 1.0
+'rope_scaling.partial_rotary_factor' = 1.0
+'rope_parameters.truncate' = true
+'rope_scaling.truncate' = true
+'rope_parameters.mscale_all_dim' = 0.0
+'rope_scaling.mscale_all_dim' = 0.0
+
+# sliding_window has an effect together with use_sliding_window alone
+[provides.pretrained.write]
+attention_dropout = 0.0
+use_sliding_window = false
+
+# 1,072,384 parameters over bytes, for a first run
+[provides.presets.'tiny']
+vocab_size = 256
+hidden_size = 128
+intermediate_size = 352
+num_hidden_layers = 5
+num_attention_heads = 4
+max_position_embeddings = 2048
+
+# 494,032,768 parameters
+[provides.presets.'qwen2.5-0.5b']
+vocab_size = 151936
+hidden_size = 896
+intermediate_size = 4864
+num_hidden_layers = 24
+num_attention_heads = 14
+num_key_value_heads = 2
+max_position_embeddings = 32768
+tie_word_embeddings = true
+rope_theta = 1000000.0
+
+# 1,543,714,304 parameters
+[provides.presets.'qwen2.5-1.5b']
+vocab_size = 151936
+hidden_size = 1536
+intermediate_size = 8960
+num_hidden_layers = 28
+num_attention_heads = 12
+num_key_value_heads = 2
+max_position_embeddings = 131072
+tie_word_embeddings = true
+rope_theta = 1000000.0
+
+# 7,615,616,512 parameters
+[provides.presets.'qwen2.5-7b']
+vocab_size = 152064
+hidden_size = 3584
+intermediate_size = 18944
+num_hidden_layers = 28
+num_attention_heads = 28
+num_key_value_heads = 4
+max_position_embeddings = 131072
+rope_theta = 1000000.0
 )")
 // clang-format on

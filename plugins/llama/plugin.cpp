@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/plugin.h"
+#include "../common/plugin.hpp"
 
 #include "description.hpp"
-#include "model.hpp"
+#include "models.hpp"
 
 namespace {
-
-using Boundary = model::Boundary<llama::Model>;
 
 const char* describe() {
   return eng_description;
 }
 
-const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
-                           .abi_minor = ENG_ABI_MINOR,
-                           .draft_id = ENG_ABI_DRAFT_ID,
-                           .describe = describe,
-                           .start = Boundary::start,
-                           .stop = Boundary::stop,
-                           .get_interface = Boundary::get_interface};
+const eng_plugin plugin = common::plain_plugin(describe, model::interface_of<llama::Llama, llama::Qwen2>);
 
 }  // namespace
 

@@ -12,40 +12,14 @@
 namespace mamba {
 namespace {
 
-constexpr uint32_t embed_template = 0, layer_template = 1, head_template = 2;
+using model::constant;
+using model::Init;
+using model::normal;
+using model::uniform;
 
-// The initialisation of a new parameter.
-struct Init {
-  const char* op;
-  std::vector<eng_attr> attrs;
-};
-Init constant(double value) {
-  return {ENG_OP_INIT_CONSTANT, {{"value", 0, value}}};
-}
-Init normal(double std) {
-  return {ENG_OP_INIT_NORMAL, {{"mean", 0, 0.0}, {"std", 0, std}}};
-}
-Init uniform(double limit) {
-  return {ENG_OP_INIT_UNIFORM, {{"low", 0, -limit}, {"high", 0, limit}}};
-}
 // The initialisation of torch for a linear map, or a convolution, with this number of inputs.
 Init by_inputs(int64_t inputs, double divisor = 1.0) {
   return uniform(1.0 / (std::sqrt(static_cast<double>(inputs)) * divisor));
-}
-
-eng_id declare_param(eng_build* b, const std::string& name, const std::vector<int64_t>& dims, uint32_t flags,
-                     const Init& init) {
-  const eng_param param = {.struct_size = sizeof(eng_param),
-                           .flags = flags,
-                           .name = name.c_str(),
-                           .init_op = init.op,
-                           .init = init.attrs.data(),
-                           .dims = dims.data(),
-                           .n_init = static_cast<uint32_t>(init.attrs.size()),
-                           .ndim = static_cast<uint32_t>(dims.size())};
-  eng_id id = 0;
-  b->api->param(b, &param, &id, nullptr);
-  return id;
 }
 
 // The residual stream is f32 where compute has 16 bits.
@@ -99,21 +73,21 @@ eng_model_info Model::describe() const {
 
 void Model::declare(eng_build* b) const {
   const std::vector<int64_t> table = {c_.vocabulary, c_.hidden};
-  const eng_id embeddings = declare_param(b, "backbone.embeddings.weight", table, 0, normal(c_.std));
-  model::block(b, "embed", embed_template, {embeddings});
+  const eng_id embeddings = model::param(b, "backbone.embeddings.weight", table, 0, normal(c_.std));
+  model::block(b, "embed", model::embed_template, {embeddings});
   for (int64_t i = 0; i < c_.layers; ++i) {
-    const std::string block = "layers." + std::to_string(i), prefix = "backbone." + block + ".";
+    const std::string block = model::layer_name(i), prefix = "backbone." + block + ".";
     std::vector<eng_id> params;
     Weights{}.each(c_, [&](eng_id&, const char* name, const std::vector<int64_t>& dims, uint32_t flags, const Init& i) {
-      params.push_back(declare_param(b, prefix + name, dims, flags, i));
+      params.push_back(model::param(b, prefix + name, dims, flags, i));
     });
-    model::block(b, block, layer_template, params);
+    model::block(b, block, model::layer_template, params);
   }
   const eng_id out =
       c_.tied ? embeddings
-              : declare_param(b, "lm_head.weight", table, 0, c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden));
-  const eng_id norm = declare_param(b, "backbone.norm_f.weight", {c_.hidden}, ENG_PARAM_NO_DECAY, constant(1.0));
-  model::block(b, "head", head_template, {out, norm});
+              : model::param(b, "lm_head.weight", table, 0, c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden));
+  const eng_id norm = model::param(b, "backbone.norm_f.weight", {c_.hidden}, ENG_PARAM_NO_DECAY, constant(1.0));
+  model::block(b, "head", model::head_template, {out, norm});
 }
 
 eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
@@ -141,17 +115,17 @@ std::vector<model::Signature> Model::templates() const {
 }
 
 eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
-  if (tmpl == layer_template) {
+  if (tmpl == model::layer_template) {
     Weights w{};
     w.each(c_, [&](eng_id& id, const char*, const std::vector<int64_t>&, uint32_t, const Init&) { id = *params++; });
     return layer(b, w, in[0]);
   }
   eng_id batch = 0;  // (B, T)
-  b->api->batch(b, tmpl == embed_template ? "tokens" : "labels", &batch, nullptr);
-  if (tmpl == embed_template) return widened(b, eng_embedding(b, batch, params[0]));  // (B, T, H)
-  const eng_id h = eng_rms_norm(b, in[0], params[1], c_.eps);                         // (B, T, H)
-  const eng_id weights = eng_offered(b, "loss_weights");                              // (B, T)
-  return eng_language_loss(b, h, params[0], batch, weights, c_.z_loss);               // (1)
+  b->api->batch(b, tmpl == model::embed_template ? "tokens" : "labels", &batch, nullptr);
+  if (tmpl == model::embed_template) return widened(b, eng_embedding(b, batch, params[0]));  // (B, T, H)
+  const eng_id h = eng_rms_norm(b, in[0], params[1], c_.eps);                                // (B, T, H)
+  const eng_id weights = eng_offered(b, "loss_weights");                                     // (B, T)
+  return eng_language_loss(b, h, params[0], batch, weights, c_.z_loss);                      // (1)
 }
 
 }  // namespace mamba

@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// OPT (Zhang et al. 2022). The layer norm comes before attention and before the feed-forward layer; in the 350M model
+// it comes after each residual sum.
 #pragma once
 
-#include <vector>
-
-#include "../common/model.hpp"
-#include "config.hpp"
+#include "../common/decoder/model.hpp"
 
 namespace opt {
 
-class Model {
- public:
+decoder::Config read_options(const model::Reader& in);
+
+struct Opt : decoder::Model {
   static constexpr const char* name = "opt";
-  Model(const eng_options* options, eng_error* error) : c_(read_config(options, error)) {}
-  eng_model_info describe() const;
-  void declare(eng_build* b) const;
-  std::vector<model::Signature> templates() const;
-  // The output of template `tmpl`.
-  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
-
- private:
-  eng_id embed(eng_build* b, const eng_id* params) const;
-  eng_id layer(eng_build* b, const eng_id* params, eng_id h) const;
-  eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
-
-  Config c_;
+  Opt(const eng_options* options, eng_error* error) : Model(read_options({options, error})) {}
 };
 
 }  // namespace opt

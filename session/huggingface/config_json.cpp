@@ -170,17 +170,20 @@ struct ConfigReader {
                     key.values.empty() ? key.what : fmt::format("{}, which this model does not have", key.what)));
   }
 
-  // A window of attention that never bites: no query sees a key that is as many positions back.
+  // A window of attention that never bites: no query sees a key that is as many positions back. A plugin that ignores
+  // sliding_window has it switched on by another key.
   void window(int64_t positions) {
+    const auto& ignore = plugin.pretrained.ignore;
+    const bool never = std::count(ignore.begin(), ignore.end(), "sliding_window") > 0;
     const Json *given = at(json, "sliding_window"), *layers = at(json, "layer_types");
     const auto is = [](const Json& layer, const char* type) { return layer == Json(type); };
     const auto full = [&](const Json& layer) { return is(layer, "full_attention"); };
-    const auto known = [&](const Json& layer) { return full(layer) || is(layer, "sliding_attention"); };
+    const auto known = [&](const Json& layer) { return full(layer) || (!never && is(layer, "sliding_attention")); };
     if (layers && !(layers->is_array() && std::all_of(layers->list().begin(), layers->list().end(), known)))
       problems.push_back(fmt::format("`layer_types` is {}; full_attention alone is supported", shown(*layers)));
     const bool ignored = twin && twin->windows_by_layer && layers && layers->is_array() &&
                          std::all_of(layers->list().begin(), layers->list().end(), full);
-    if (!given || ignored) return;
+    if (!given || never || ignored) return;
     const int64_t width = whole(*given).value_or(0);
     if (width < 1) return problems.push_back(fmt::format("`sliding_window` is {}, no length", shown(*given)));
     if (width < positions)
@@ -240,13 +243,13 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
     const bool recognised = type.empty() && !p.recognise.empty() &&
                             std::all_of(p.recognise.begin(), p.recognise.end(),
                                         [&](const std::string& path) { return at(json, path) != nullptr; });
-    const bool reads = !p.model_type.empty() && (type == p.model_type || recognised);
+    const bool reads = recognised || std::count(p.model_types.begin(), p.model_types.end(), type) > 0;
     if (reads && (given.empty() || given == name)) return name;
-    if (given == name && p.model_type.empty())
+    if (given == name && p.model_types.empty())
       throw Error(Exit::usage, fmt::format("plugin `{}` does not say how it reads a config.json", name),
                   "give its keys in [model] and take the weights of a run, or use another plugin");
     if (given == name && type.empty()) return name;
-    if (!p.model_type.empty()) known.push_back(fmt::format("`{}` (plugin {})", p.model_type, name));
+    for (const std::string& one : p.model_types) known.push_back(fmt::format("`{}` (plugin {})", one, name));
   }
   std::string missing = plugins.explain(ENG_MODEL_KIND, type);
   missing.erase(std::min(missing.rfind('\n') + 1, missing.size()));  // its last line says what is said below

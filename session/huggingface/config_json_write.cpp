@@ -50,7 +50,7 @@ Json write_config_json(const Section& model, const Schema& options, const Pretra
   }
   all["architectures"] =
       std::vector<std::string>{pretrained.architectures.empty() ? "" : pretrained.architectures.front()};
-  all["model_type"] = pretrained.model_type;
+  all["model_type"] = pretrained.model_types.front();
   all["torch_dtype"] = dtype;
   return all;
 }

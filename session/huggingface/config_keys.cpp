@@ -132,8 +132,8 @@ const std::vector<Twin>& twins() {
 
 const char* difference_of(const std::string& model_type) {
   static constexpr std::pair<const char*, const char*> families[] = {
-      {"qwen2", "it is LLaMA with biases on q, k and v alone"},
       {"qwen3", "it is LLaMA with norms of queries and keys"},
+      {"qwen2_moe", "it is Qwen2 with experts"},
       {"gemma", "it is LLaMA with scaled embeddings and other norms"},
       {"gemma2", "it is LLaMA with scaled embeddings, other norms, and capped scores"},
       {"phi3", "it is LLaMA with q, k and v in one matrix, and gate and up in another"},

@@ -135,7 +135,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
                         const fs::path& origin, const TokenizerSource& tokenizer, const fs::path& to, int32_t dtype,
                         uint64_t shard_bytes) {
   const Section& model = config.section("model");
-  if (plugin.pretrained.model_type.empty())
+  if (plugin.pretrained.model_types.empty())
     throw Error(Exit::usage,
                 fmt::format("plugin `{}` does not say how its config.json is written", model.string("plugin")),
                 "it needs [provides.pretrained] in its description");

@@ -58,12 +58,14 @@ Pretrained::Pairs read_pairs(const toml::node* list, const std::string& where) {
 }
 
 Pretrained read_pretrained(const toml::node& node, const std::string& where) {
+  const toml::table* inside = node.as_table();
   Schema keys = {text("model_type")};
+  if (inside && (*inside)["model_type"].is_array()) keys[0].type = Type::strings;
   for (const char* key : {"architectures", "recognise", "ignore", "ignore_tensors"})
     keys.push_back({key, Type::strings});
   const Preset given = read_table(&node, keys, where, {"fixed", "write", "rename", "tied"});
-  const toml::table& table = *node.as_table();
-  Pretrained out{text_in(given, "model_type"),
+  const toml::table& table = *inside;
+  Pretrained out{texts_in(given, "model_type"),
                  texts_in(given, "architectures"),
                  texts_in(given, "recognise"),
                  {},
@@ -72,6 +74,8 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
                  read_pairs(table.get("rename"), where + " 'rename'"),
                  read_pairs(table.get("tied"), where + " 'tied'"),
                  texts_in(given, "ignore_tensors")};
+  need(!out.model_types.empty() && !std::count(out.model_types.begin(), out.model_types.end(), ""),
+       "{} 'model_type' must be one or more names", where);
   if (const toml::node* fixed = table.get("fixed"))
     for (const auto& [path, value] : eng::entries(fixed, where + " 'fixed'")) {
       auto& supported = out.fixed[path];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Hugging Face directory under another name, and other things in its place.
-#include "harness.hpp"
+// Hugging Face directories: of a family under another name, of the second model of a plugin's file, and files that lie
+// in the place of one.
+#include "from.hpp"
 
 using namespace cli;
 
@@ -43,6 +44,27 @@ TEST_CASE("a family under another name is read as what it is, and exported so", 
   CHECK(out.at("architectures") == Json::array({"LlamaForCausalLM"}));
   CHECK_FALSE(out.contains("sliding_window"));
   CHECK(loss("out").first == value);
+}
+
+TEST_CASE("Qwen2 is exported to a directory like the one that it was read from", "[cli][from]") {
+  for (const char* name : {"untied", "tied"}) {
+    INFO(name);
+    Scratch scratch;
+    const fs::path source = goldens.parent_path() / "hf_qwen2" / name;
+    const Result run = run_from(scratch, source, "run");
+    INFO(run.err);
+    REQUIRE(run.exit == 0);
+    REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "f32"}).exit == 0);
+    CHECK((stored(scratch / "out") == stored(source)));
+    const Json before = Json::parse(read(source / "config.json"));
+    const Json after = Json::parse(read(scratch / "out" / "config.json"));
+    for (const char* key : {"model_type", "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
+                            "num_attention_heads", "num_key_value_heads", "vocab_size", "tie_word_embeddings",
+                            "max_position_embeddings", "use_sliding_window", "hidden_act", "rms_norm_eps"})
+      CHECK(after.at(key) == before.at(key));
+    CHECK_FALSE(after.contains("attention_bias"));
+    CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
+  }
 }
 
 TEST_CASE("files and folders that are no model are told as what they are", "[cli][from]") {

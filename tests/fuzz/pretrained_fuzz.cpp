@@ -22,7 +22,7 @@ const eng::PluginSchema& schema() {
       option.json = {option.key, "in." + option.key};
       plugin.options.push_back(option);
     }
-    plugin.pretrained.model_type = "m";
+    plugin.pretrained.model_types = {"m"};
     plugin.pretrained.recognise = {"in"};
     plugin.pretrained.fixed = {{"f", {"0.0", "[]"}}};
     return plugin;

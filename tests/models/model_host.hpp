@@ -12,7 +12,7 @@ namespace models {
 
 class Hosted {
  public:
-  // `name` is that of the plugin's file and of its model.
+  // `name` is that of the model.
   Hosted(const PluginFile& plugin, const std::string& name, const Values& given)
       : table_(plugin.table<eng_model>(ENG_MODEL_KIND, name)) {
     const FakeOptions options(plugin, name, given);

@@ -9,7 +9,7 @@ import transformers
 from transformers import CONFIG_MAPPING, GenerationConfig
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "tests/session/huggingface"
-FAMILIES = ("llama", "mistral", "ministral", "opt", "mamba")
+FAMILIES = ("llama", "mistral", "ministral", "qwen2", "opt", "mamba")
 
 
 def main():

@@ -56,8 +56,8 @@ Json with(const std::string& family, const std::string& key, const Json& value) 
 }
 
 const PluginSchema& schema(const std::string& family) {
-  const bool llama = family != "opt" && family != "mamba";
-  return models().find(ENG_MODEL_KIND, llama ? "llama" : family)->schema;
+  const bool twin = family == "mistral" || family == "ministral";
+  return models().find(ENG_MODEL_KIND, twin ? "llama" : family)->schema;
 }
 
 // True if a plugin describes the key, or one inside of it.
@@ -76,7 +76,7 @@ bool is_neutral(const std::string& key) {
                      [&](const NeutralKey& one) { return key == one.path; });
 }
 
-const std::vector<std::string> families = {"llama", "mistral", "ministral", "opt", "mamba"};
+const std::vector<std::string> families = {"llama", "mistral", "ministral", "qwen2", "opt", "mamba"};
 
 }  // namespace
 
@@ -234,6 +234,20 @@ TEST_CASE("config.json: a window that never bites is read, any other refused wit
   CHECK_THAT(refused(file("llama", R"(, "layer_types": ["linear_attention"])")), Contains("`layer_types` is"));
 }
 
+TEST_CASE("config.json: Qwen2's window has no effect unless it is switched on") {
+  const std::string file = R"({"model_type": "qwen2", "max_position_embeddings": 64, "sliding_window": 8)";
+  CHECK(refused(file + "}") == "accepted");
+  const ModelSource read = source(Json::parse(file + R"(, "use_sliding_window": false, "max_window_layers": 1})"));
+  CHECK(read.settings.at("plugin").value == Value(std::string("qwen2")));
+  CHECK(read.notes.empty());
+  CHECK_THAT(refused(file + R"(, "use_sliding_window": true})"),
+             Contains("`use_sliding_window` is true; this plugin supports false"));
+  CHECK(refused(file + R"(, "layer_types": ["full_attention"]})") == "accepted");
+  CHECK_THAT(refused(file + R"(, "layer_types": ["full_attention", "sliding_attention"]})"),
+             Contains("`layer_types` is"));
+  CHECK_THAT(refused(file + R"(, "attention_bias": true})"), Contains("`attention_bias` is not known here"));
+}
+
 TEST_CASE("config.json: a family that computes the same is read with its own defaults") {
   const ModelSource read = source(Json::parse(
       R"({"model_type": "mistral", "architectures": ["MistralForCausalLM"], "max_position_embeddings": 4096})"));
@@ -251,7 +265,7 @@ TEST_CASE("config.json: a family that computes the same is read with its own def
   CHECK(refused(R"({"model_type": "llama", "architectures": ["LLaMAForCausalLM"]})") == "accepted");
   CHECK_THAT(refused(R"({"model_type": "llama", "architectures": ["MistralForCausalLM"]})"),
              Contains("`architectures`"));
-  for (const auto& [family, part] : {std::pair("qwen2", "biases on q, k and v alone"),
+  for (const auto& [family, part] : {std::pair("qwen3", "norms of queries and keys"),
                                      {"gemma", "scaled embeddings"},
                                      {"mamba2", "another model than Mamba-1"},
                                      {"mixtral", "experts"},
@@ -323,7 +337,14 @@ TEST_CASE("config.json: sets of keys that published models have are read") {
           "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
           "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
           "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.42.0", "use_cache": true,
-          "vocab_size": 32768})"};
+          "vocab_size": 32768})",
+      R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+          "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02,
+          "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2",
+          "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+          "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+          "transformers_version": "4.43.1", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})"};
+
   for (const char* file : files) CHECK(refused(file) == "accepted");
   CHECK(source(Json::parse(files[1])).settings.at("vocab_size").value == Value(int64_t{50280}));
 }

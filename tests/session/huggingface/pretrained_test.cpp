@@ -36,7 +36,7 @@ const PluginSchema& snake() {
     s.options[0].json_multiple = "pad";
     s.options[2].json_none = "auto";
     Pretrained& p = s.pretrained;
-    p.model_type = "snake";
+    p.model_types = {"snake", "viper"};
     p.architectures = {"SnakeForCausalLM"};
     p.recognise = {"ssm_cfg", "d_model"};
     p.fixed = {{"rms_norm", {"true"}}, {"attn_layer_idx", {"[]"}}, {"ssm_cfg.layer", {"\"Mamba1\"", "\"S6\""}}};
@@ -85,6 +85,8 @@ TEST_CASE("config.json: spellings, nested keys, null and `auto`") {
   CHECK(a.settings.at("factors").value == Value(std::vector<double>{1, 2.5}));
   for (const char* absent : {"rank", "state", "scale", "depth_scale"}) CHECK_FALSE(a.settings.count(absent));
   CHECK(a.notes.empty());
+  CHECK(read(R"({"model_type": "viper", "hidden_size": 64})").settings.at("plugin").value ==
+        Value(std::string("snake")));
   // Another file format of the same model, which names no type.
   const ModelSource b =
       read(R"({"d_model": 64, "ssm_cfg": {"d_state": 8, "dt_rank": 4, "layer": "S6", "fast": {"x": 1}},
@@ -128,6 +130,11 @@ TEST_CASE("config.json: everything that is not supported, at once") {
 TEST_CASE("config.json: the plugin is found, or the error says what is missing") {
   CHECK_THAT(refused(R"({"model_type": "cat"})"), Contains("model_type `cat` is not read by any model plugin"));
   CHECK_THAT(refused(R"({"model_type": "cat"})", "snake"), Contains("named `snake`"));
+  try {
+    read(R"({"model_type": "cat"})");
+  } catch (const Error& e) {
+    CHECK_THAT(e.help(), Contains("known: `snake` (plugin snake), `viper` (plugin snake)"));
+  }
   CHECK_THAT(refused(R"({"model_type": "snake"})", "deaf"), Contains("plugin `deaf` does not say how"));
   CHECK_THAT(refused(R"({"hidden_size": 3})"), Contains("model_type is missing"));
 }

@@ -190,7 +190,7 @@ inner = { product = ['expand', 'width'] }
   CHECK(get("scale").json.empty());
   CHECK(get("act").json == Texts{"hidden_act"});
   const eng::Pretrained& p = schema.pretrained;
-  CHECK(p.model_type == "snake");
+  CHECK(p.model_types == Texts{"snake"});
   CHECK(p.rename == eng::Pretrained::Pairs{{"decoder.", "model.decoder."}});
   CHECK(p.tied.size() == 2);
   CHECK(p.fixed.at("dropout") == Texts{"0.0"});
@@ -200,6 +200,11 @@ inner = { product = ['expand', 'width'] }
 
   const auto bad = [&](const std::string& body) { return refusal(snake + "[provides.pretrained]\n" + body); };
   CHECK_THAT(bad("architectures = ['A']\n"), Contains("'model_type' is missing"));
+  for (const char* none : {"''", "[]", "['a', '']"})
+    CHECK_THAT(bad("model_type = " + std::string(none) + "\n"), Contains("'model_type' must be one or more names"));
+  CHECK_THAT(bad("model_type = 3\n"), Contains("'model_type' must be"));
+  REQUIRE(eng::parse_description(snake + "[provides.pretrained]\nmodel_type = ['snake', 'viper']\n", d) == "");
+  CHECK(d.provides[0].schema.pretrained.model_types == Texts{"snake", "viper"});
   CHECK_THAT(bad("model_type = 'a'\nrenames = []\n"), Contains("unknown key 'renames'"));
   CHECK_THAT(bad("model_type = 'a'\nrename = ['a', 'b']\n"), Contains("'rename' must be a list of pairs"));
   CHECK_THAT(bad("model_type = 'a'\ntied = [['a', 3]]\n"), Contains("'tied' must be a list of pairs"));

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace llama {
+namespace decoder {
 
 enum class RopeType { plain, linear, dynamic, yarn, longrope, llama3 };
 
@@ -28,4 +28,4 @@ double rope_attention_scaling(const Rope& rope);
 // (length, head_dim): [cos | sin] of each position, computed in double, rounded once.
 std::vector<float> rope_table(const Rope& rope, int64_t head_dim, int64_t length);
 
-}  // namespace llama
+}  // namespace decoder

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace llama {
+namespace decoder {
 namespace {
 
 constexpr double two_pi = 6.283185307179586476925286766559;
@@ -95,4 +95,4 @@ std::vector<float> rope_table(const Rope& rope, int64_t head_dim, int64_t length
   return out;
 }
 
-}  // namespace llama
+}  // namespace decoder

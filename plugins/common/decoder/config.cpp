@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config.hpp"
-
 #include <cmath>
 #include <string>
 
-#include "../common/model.hpp"
+#include "config.hpp"
 
-namespace llama {
+namespace decoder {
 namespace {
 
 using model::invalid;
@@ -45,13 +43,56 @@ double lengthening(const Rope& rope) {
   return static_cast<double>(rope.max_positions) / static_cast<double>(rope.original_positions);
 }
 
-Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
-  Rope rope;
+}  // namespace
+
+Config read_sizes(const Reader& in, const char* ffn) {
+  Config c{};
+  c.vocabulary = in.size("vocab_size");
+  c.hidden = c.word_width = in.size("hidden_size");
+  c.ffn = in.size(ffn);
+  c.layers = in.size("num_hidden_layers");
+  c.heads = c.kv_heads = in.size("num_attention_heads");
+  c.max_positions = in.size("max_position_embeddings");
+  if (c.hidden % c.heads != 0)
+    invalid("hidden_size (" + std::to_string(c.hidden) + ") must be a multiple of num_attention_heads (" +
+            std::to_string(c.heads) + "); change one of them");
+  c.head_dim = c.hidden / c.heads;
+  c.tied = in.flag("tie_word_embeddings");
+  c.z_loss = in.real("z_loss");
+  return c;
+}
+
+void read_grouped_heads(const Reader& in, Config& c) {
+  c.kv_heads = in.at_least_one("num_key_value_heads", in.integer_or("num_key_value_heads", c.heads));
+  if (c.heads % c.kv_heads != 0)
+    invalid("num_attention_heads (" + std::to_string(c.heads) + ") must be a multiple of num_key_value_heads (" +
+            std::to_string(c.kv_heads) + "); change one of them");
+  c.head_dim = in.integer_or("head_dim", c.head_dim);
+}
+
+void read_rms_norm(const Reader& in, Config& c) {
+  c.eps = in.real("rms_norm_eps");
+  if (c.eps <= 0.0) invalid("rms_norm_eps is " + number(c.eps) + "; it must be above 0 (1e-5 and 1e-6 are usual)");
+}
+
+void read_init(const Reader& in, Config& c) {
+  c.init_std = in.real("initializer_range");
+  c.init_out_std =
+      in.flag("init_depth_scale") ? c.init_std / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.init_std;
+}
+
+void read_rope(const Reader& in, Config& c) {
+  Rope& rope = c.rope;
+  const int64_t head_dim = c.head_dim;
+  if (head_dim < 2 || head_dim % 2 != 0)
+    invalid((in.given("head_dim") ? "head_dim is " : "hidden_size / num_attention_heads is ") +
+            std::to_string(head_dim) + "; rotary embedding needs an even head size: " +
+            (in.given("head_dim") ? "change head_dim" : "change num_attention_heads or hidden_size, or set head_dim"));
   rope.type = read_rope_type(in);
   rope.theta = in.real("rope_theta");
   if (rope.theta <= 1.0) invalid("rope_theta is " + number(rope.theta) + "; it must be above 1 (10000 is usual)");
-  rope.max_positions = max_positions;
-  rope.original_positions = in.integer_or("rope_original_max_position_embeddings", max_positions);
+  rope.max_positions = c.max_positions;
+  rope.original_positions = in.integer_or("rope_original_max_position_embeddings", c.max_positions);
   rope.attention_factor = in.real_or("rope_attention_factor", 0.0);
   rope.beta_fast = in.real("rope_beta_fast");
   rope.beta_slow = in.real("rope_beta_slow");
@@ -100,43 +141,6 @@ Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
                 number(rope.low_freq_factor) + ")");
       break;
   }
-  return rope;
 }
 
-}  // namespace
-
-Config read_config(const eng_options* options, eng_error* error) {
-  const Reader in(options, error);
-  Config c{};
-  c.vocabulary = in.size("vocab_size");
-  c.hidden = in.size("hidden_size");
-  c.ffn = in.size("intermediate_size");
-  c.layers = in.size("num_hidden_layers");
-  c.heads = in.size("num_attention_heads");
-  c.kv_heads = in.at_least_one("num_key_value_heads", in.integer_or("num_key_value_heads", c.heads));
-  c.max_positions = in.size("max_position_embeddings");
-  if (c.hidden % c.heads != 0)
-    invalid("hidden_size (" + std::to_string(c.hidden) + ") must be a multiple of num_attention_heads (" +
-            std::to_string(c.heads) + "); change one of them");
-  if (c.heads % c.kv_heads != 0)
-    invalid("num_attention_heads (" + std::to_string(c.heads) + ") must be a multiple of num_key_value_heads (" +
-            std::to_string(c.kv_heads) + "); change one of them");
-  c.head_dim = in.integer_or("head_dim", c.hidden / c.heads);
-  if (c.head_dim < 2 || c.head_dim % 2 != 0)
-    invalid((in.given("head_dim") ? "head_dim is " : "hidden_size / num_attention_heads is ") +
-            std::to_string(c.head_dim) + "; rotary embedding needs an even head size: " +
-            (in.given("head_dim") ? "change head_dim" : "change num_attention_heads or hidden_size, or set head_dim"));
-  c.act = in.activation("hidden_act");
-  c.eps = in.real("rms_norm_eps");
-  if (c.eps <= 0.0) invalid("rms_norm_eps is " + number(c.eps) + "; it must be above 0 (1e-5 and 1e-6 are usual)");
-  c.z_loss = in.real("z_loss");
-  c.init_std = in.real("initializer_range");
-  c.tied = in.flag("tie_word_embeddings");
-  c.attention_bias = in.flag("attention_bias");
-  c.mlp_bias = in.flag("mlp_bias");
-  c.depth_scale = in.flag("init_depth_scale");
-  c.rope = read_rope(in, c.max_positions, c.head_dim);
-  return c;
-}
-
-}  // namespace llama
+}  // namespace decoder

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder as a list of ops, from its Config alone. A family derives from Model and adds its name and its options:
+//   struct Llama : decoder::Model {
+//     static constexpr const char* name = "llama";
+//     Llama(const eng_options* options, eng_error* error) : Model(read_llama({options, error})) {}
+//   };
+// model::interface_of<Llama, ...> makes the tables of the families of a file.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "config.hpp"
+
+namespace decoder {
+
+// In comments: B batch, T time, V vocabulary, W width of the embeddings, H hidden, F feed-forward, D head size,
+// A = heads * D, K = kv_heads * D.
+class Model {
+ public:
+  explicit Model(Config config) : c_(std::move(config)) {}
+  eng_model_info describe() const;
+  void declare(eng_build* b) const;
+  std::vector<model::Signature> templates() const;
+  // The output of template `tmpl`.
+  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
+
+ private:
+  struct Norm {
+    eng_id weight = 0, bias = 0;
+  };
+  uint32_t norm_params() const;
+  void declare_norm(eng_build* b, const std::string& name, std::vector<eng_id>& params) const;
+  Norm take_norm(const eng_id*& params) const;
+  eng_id norm(eng_build* b, const Norm& n, eng_id x) const;
+  // The norm of x + residual; `sum` is that sum.
+  eng_id add_norm(eng_build* b, const Norm& n, eng_id x, eng_id residual, eng_id* sum) const;
+
+  eng_id rotations(eng_build* b, eng_id h) const;
+  eng_id embed(eng_build* b, const eng_id* params) const;
+  eng_id layer(eng_build* b, const eng_id* params, eng_id h) const;
+  eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
+
+  Config c_;
+};
+
+}  // namespace decoder
