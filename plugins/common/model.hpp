@@ -84,7 +84,7 @@ class Reader {
   eng_error* error_;
 };
 
-// How a new parameter is filled: an op and its attributes.
+// The initialisation of a new parameter: an op and its attributes.
 struct Init {
   const char* op;
   std::vector<eng_attr> attrs;
