@@ -106,7 +106,8 @@ typedef struct eng_documents {
    * something that this format cannot do. The text says which row, or which byte, and what the user can do; the source
    * adds the path of the file and the name of the format.
    *   Owner: caller.  Valid: during the call.  Call: [setup & created], several calls at a time  since 1.0 */
-  eng_status (*read)(void *self, const eng_documents_in *, const eng_documents_out *, eng_documents_seen *, eng_error *);
+  eng_status (*read)(void *self, const eng_documents_in *, const eng_documents_out *, eng_documents_seen *,
+                     eng_error *);
 } eng_documents;
 
 /* ---- for data sources: extension "eng.formats/1", the formats of all plugins ---- */

@@ -77,9 +77,8 @@ struct FormatsInUse::Held {
 
 FormatsInUse::FormatsInUse(Registry& registry, const Section& data)
     : registry_(registry), data_(data), before_(std::exchange(formats_here, this)) {
-  set_extensions([](const std::string& id) -> const void* {
-    return id == ENG_FORMATS_EXTENSION ? &formats_table : nullptr;
-  });
+  set_extensions(
+      [](const std::string& id) -> const void* { return id == ENG_FORMATS_EXTENSION ? &formats_table : nullptr; });
 }
 
 FormatsInUse::~FormatsInUse() {
@@ -108,9 +107,10 @@ eng_format FormatsInUse::get(const std::string& name) {
       if (loaded.id == by.id) held->identity += " " + loaded.sha256;
     for (const Option& option : one->schema.options)
       if (option.resume != "free")
-        held->identity += fmt::format("\n{} = {}", option.key, toml_text(held->section.settings().at(option.key).value));
+        held->identity +=
+            fmt::format("\n{} = {}", option.key, toml_text(held->section.settings().at(option.key).value));
   }
-  return {sizeof(eng_format),    0, one->name.c_str(), &held->table, held->options.get(), held->identity.c_str()};
+  return {sizeof(eng_format), 0, one->name.c_str(), &held->table, held->options.get(), held->identity.c_str()};
 }
 
 std::vector<std::string> FormatsInUse::claiming(const std::string& file, std::string_view head) const {
