@@ -117,9 +117,11 @@ Reading reading_of(const eng_options* options) {
           get_string(options, "missing") == "skip", options};
 }
 
-void tell(const Seen& seen, bool bytes) {
+void tell(const Seen& seen, bool bytes, bool skip) {
   if (seen.skipped > 0)
-    note("[data] missing = \"skip\": rows without a text that are left out: " + std::to_string(seen.skipped));
+    note((skip ? "[data] missing = \"skip\": rows without a text that are left out: "
+               : "[data] rows that the format leaves out: ") +
+         std::to_string(seen.skipped));
   if (seen.wrong > 0)
     note("[data] bytes of the text that are not UTF-8, or NUL: " + std::to_string(seen.wrong) + "; " +
          (bytes ? "they are trained on as they are" : "those that are not UTF-8 are read as U+FFFD"));
@@ -183,7 +185,7 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   };
   source->hash = add(files.train, source->stream, source->starts);
   const std::string held = add(files.held, source->held, source->held_starts);
-  tell(seen, name == "bytes");
+  tell(seen, name == "bytes", get_string(options, "missing") == "skip");
   if (name == "bytes" && !files.train.empty() && source->stream.size() == 0) refuse_empty(files.train);
   cut_windows(*source, request, files, held, name == "bytes" ? "tokens (bytes)" : "tokens");
   return source;
