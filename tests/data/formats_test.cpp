@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats of other plugins, as the source `text` reads by them; and its own, which others may use.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <utility>
 
 #include "harness.hpp"
 #include "tokenizer_harness.hpp"
@@ -23,13 +25,13 @@ struct Bars {
 };
 Bars bars;
 
-eng_status create(const eng_options*, void** self, eng_error*) {
+eng_status make_bars(const eng_options*, void** self, eng_error*) {
   *self = nullptr;
   return ENG_OK;
 }
 
-eng_status read(void*, const eng_documents_in* in, const eng_documents_out* out, eng_documents_seen* seen,
-                eng_error* error) {
+eng_status read_bars(void*, const eng_documents_in* in, const eng_documents_out* out, eng_documents_seen* seen,
+                     eng_error* error) {
   std::string all(1 << 20, '\0');
   uint64_t got = 0;
   bars.size = in->size, bars.seeks = in->seek != nullptr;
@@ -57,17 +59,17 @@ eng_status read(void*, const eng_documents_in* in, const eng_documents_out* out,
   return failed;
 }
 
-const eng_documents bars_table = {sizeof(eng_documents), 0, create, [](void*) {}, read};
+const eng_documents bars_table = {sizeof(eng_documents), 0, make_bars, [](void*) {}, read_bars};
 
-eng_status give(eng_format* out) {
+eng_status give_bars(eng_format* out) {
   *out = {sizeof(*out), 0, "bars", &bars_table, nullptr, bars.identity.c_str()};
   return ENG_OK;
 }
 
-const eng_formats formats = {
+const eng_formats bars_formats = {
     sizeof(eng_formats), 0,
     [](const eng_formats*, const char* name, eng_format* out, eng_error* error) -> eng_status {
-      if (std::strcmp(name, "bars") == 0) return give(out);
+      if (std::strcmp(name, "bars") == 0) return give_bars(out);
       const std::string text = "no plugin provides it; there are: bars";
       error->set(error, ENG_NOT_FOUND, text.data(), text.size());
       return ENG_NOT_FOUND;
@@ -75,7 +77,7 @@ const eng_formats formats = {
     [](const eng_formats*, const char* name, const void*, uint64_t, eng_format* out, eng_error* error) -> eng_status {
       const std::string file = name, text = "several do";
       if (file.ends_with(".two")) error->set(error, ENG_INVALID, text.data(), text.size());
-      return file.ends_with(".bar") ? give(out) : file.ends_with(".two") ? ENG_INVALID : ENG_NOT_FOUND;
+      return file.ends_with(".bar") ? give_bars(out) : file.ends_with(".two") ? ENG_INVALID : ENG_NOT_FOUND;
     }};
 
 struct Formats {
@@ -83,7 +85,7 @@ struct Formats {
   Settings settings{.paths = {"*"}, .strings = {{"separator", "/"}}, .numbers = {{"validation", 0}}, .length = 1};
   Formats() {
     bars = Bars();
-    host_formats = &formats;
+    host_formats = &bars_formats;
     logged();
   }
   ~Formats() { host_formats = nullptr; }
@@ -145,7 +147,6 @@ TEST_CASE_METHOD(Formats, "texts of a format that are not UTF-8 are refused or r
   CHECK_THAT(text(), Contains("document 3 of the file is not text in UTF-8: 1 bytes are not"));
   settings.strings["errors"] = "replace";
   CHECK(text() == "caf\xc3\xa9/\xe4\xb8\xad/ab\xff/c");
-  CHECK_THAT(logged(), Contains("bytes of the text that are not UTF-8, or NUL: 1"));
   settings.strings["errors"] = "stop";
   folder.write("a.bar", std::string("a\0b|c", 5));
   CHECK(text() == std::string("a\0b/c", 5));
@@ -172,7 +173,7 @@ TEST_CASE_METHOD(Formats, "tokens are made anew when the identity of the format 
     eng_data_built out{};
     out.struct_size = sizeof(out);
     REQUIRE(table("text").build(&with.options, &with.request, nullptr, &out, nullptr) == ENG_OK);
-    CHECK(out.documents == (settings.paths[0] == "*.txt" ? 1 : 3));
+    CHECK(out.documents == (settings.paths[0] == "*.txt" ? 1u : 3u));
     return std::pair(std::string(out.path), out.reused != 0);
   };
   const auto first = built();
