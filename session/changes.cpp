@@ -128,7 +128,13 @@ OnChange rule_of(const std::string& section, const std::string& key, const Confi
     const bool named = !schema.kind.empty() && values.has(schema.names) && plugins.find;
     const std::string name = named ? values.string(schema.names) : "";
     const PluginSchema* plugin = named && !schema.built_in(name) ? plugins.find(schema.kind, name) : nullptr;
-    const Schema all = merged(schema, plugin);
+    Schema all = merged(schema, plugin);
+    if (plugin)
+      add_named(all, plugins, [&](const std::string& named_by) {
+        const auto at = values.settings().find(named_by);
+        const auto* text = at == values.settings().end() ? nullptr : std::get_if<std::string>(&at->second.value);
+        return text ? *text : std::string();
+      });
     const Option* option = find_option(all, key);
     if (!option) return OnChange::free;
     if (!option->resume.empty())

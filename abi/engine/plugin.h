@@ -26,12 +26,15 @@
  * The description
  *   draft, [drafts]  as above; `draft` comes before all tables
  *   [plugin]         id (reverse DNS, or eng.*), name, version, license (SPDX), summary
- *   [[provides]]     kind = "eng.optimizer/1", name = "lion", summary
+ *   [[provides]]     kind = "eng.optimizer/1", name = "lion", summary; of a format also begins, endings
+ *                 (engine/documents.h)
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
  *                 choices, help, required = true; for an optimizer per_group = true: [[optimizer.groups]] may give some
  *                 parameters another value, which eng_parameter.options returns
  *                 resume = "free|note|refuse": what a resumed run does with another value of the key. By default it is
  *                 refused for models and data sources, noted for optimizers and precisions, and free for all others.
+ *                 names = "KIND": beside `choices`, the value may be the name of anything of that kind, whose options
+ *                 are then keys of the same section. The source `text` names a format so (engine/documents.h).
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size by which people know it
  *
  * For a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots if it lies inside
@@ -82,6 +85,7 @@ typedef struct eng_host {
   /* A host extension by id, or NULL if the engine does not have it; a plugin must be able to do without. Extensions of
    * this engine:
    *   ENG_THREADS_EXTENSION of engine/threads.h: an eng_threads
+   *   ENG_FORMATS_EXTENSION of engine/documents.h: an eng_formats
    * Ids that begin with "eng." belong to the engine. Other programs that load plugins offer reverse-DNS ids. A table is
    * never changed in a way that old plugins do not expect; that would be another id.
    *   Owner: host.  Valid: as long as the host.  Call: [setup]  since 1.0 */

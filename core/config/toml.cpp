@@ -84,7 +84,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
                  {"per_group", Type::boolean},
                  {"resume", Type::string, {}, {}, {}, {"free", "note", "refuse"}}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
-  if (type == "string") keys.push_back({"choices", Type::strings});
+  if (type == "string") keys.insert(keys.end(), {Option{"choices", Type::strings}, Option{"names"}});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes" || type == "duration")
     for (const char* limit : {"min", "max", "above"})
       keys.push_back({limit, type == "bytes" ? Type::bytes : Type::number});
@@ -103,6 +103,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   option.max = limit_in(given, "max");
   need(!option.min || !option.max || *option.min <= *option.max, "{}: min is above max", where);
   option.choices = texts_in(given, "choices");
+  option.names = text_in(given, "names");
   if (given.count("default")) option.fallback = given.at("default");
   const Misfit wrong = fit(option, option.fallback);
   need(!wrong.code, "{}: 'default' {}", where, wrong.text);

@@ -44,6 +44,7 @@ struct Option {
   bool adjustable = false;
   bool per_group = false;   // for an optimizer: [[optimizer.groups]] may set another value for some parameters
   std::string resume = {};  // what a resumed run does with another value: free, note or refuse; "": as its section says
+  std::string names = {};   // a kind: the value may name a provision of it, whose options are then keys of the section
 };
 
 using Schema = std::vector<Option>;

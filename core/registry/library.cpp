@@ -52,6 +52,7 @@ struct Process {
   std::vector<Library*> libraries;  // in loading order
   PluginLog log;
   std::atomic<bool> stopped{false};
+  std::atomic<Extensions> extensions{nullptr};
 };
 Process& process = *new Process;
 
@@ -149,7 +150,9 @@ Library& load(const Candidate& candidate, const std::string& pin, const std::str
     library = new Library{where, d.text, {d.id, d.version, path, hash}, file, {}, {}, nullptr, false, {}};
     library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
                      [](const eng_host*, const char* id) -> const void* {
-                       return id && std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &host_threads : nullptr;
+                       if (id && std::strcmp(id, ENG_THREADS_EXTENSION) == 0) return &host_threads;
+                       const Extensions more = process.extensions;
+                       return id && more ? more(id) : nullptr;
                      }};
     process.libraries.push_back(library);
     const Surroundings before;
@@ -174,6 +177,10 @@ Library& load(const Candidate& candidate, const std::string& pin, const std::str
 void set_plugin_log(PluginLog log) {
   const std::lock_guard lock(process.log_mutex);
   process.log = std::move(log);
+}
+
+void set_extensions(Extensions find) {
+  process.extensions = find;
 }
 
 bool plugins_stopped() {

@@ -78,6 +78,10 @@ struct Candidate {
 using PluginLog = std::function<void(const std::string& id, int32_t level, const std::string& text)>;
 void set_plugin_log(PluginLog log);
 
+// What plugins get as extensions beside eng.threads/1: the table with this id, or nullptr.
+using Extensions = const void* (*)(const std::string& id);
+void set_extensions(Extensions find);
+
 // Stops all started plugins, in reverse order; they cannot be used again. Also runs when the process exits.
 void stop_plugins();
 // True once plugins were stopped: from then on nothing that a plugin made may be used or given back.

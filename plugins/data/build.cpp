@@ -111,10 +111,10 @@ Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& wa
   for (const std::string& path : request.files) {
     InputFile file(path);
     const TextFormat format = text_format(file, request.reading);
-    const bool lines = format.kind == TextKind::json_lines;
-    hash.add_field(lines ? "json lines" : "text");
+    hash.add_field(format.is_lines() ? "json lines" : "text");
+    if (!format.is_ours()) hash.add_field(std::string("by ") + format.by_plugin.identity);
     hash.add_field(format.packed == Packed::gzip ? ".gz" : format.packed == Packed::zstd ? ".zst" : "");
-    if (format.mark > 0 && !lines) hash.add_field("without its mark");
+    if (format.mark > 0) hash.add_field("without its mark");
     hash.add_field(hexadecimal(digest_of(file, watch)));
   }
   return hash.digest();

@@ -19,14 +19,11 @@ void each_of(uint64_t n, const F& f) {
       for (uint64_t i = begin; i < end; ++i) (*static_cast<const F*>(data))(i);
     });
   };
-  std::string text;
-  eng_error sink = {sizeof(eng_error), 0, &text, [](eng_error* self, eng_status, const char* said, uint64_t length) {
-                      static_cast<std::string*>(self->data)->assign(said ? said : "", said ? length : 0);
-                    }};
+  Said said;
   void* const data = const_cast<F*>(&f);
   const eng_status status =
-      host_threads ? host_threads->run(host_threads, 0, n, 1, work, data, &sink) : work(data, 0, n, &sink);
-  if (status != ENG_OK) throw Failure(status, text);
+      host_threads ? host_threads->run(host_threads, 0, n, 1, work, data, &said.sink) : work(data, 0, n, &said.sink);
+  if (status != ENG_OK) throw Failure(status, said.text);
 }
 
 }  // namespace text_data

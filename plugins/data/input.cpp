@@ -12,11 +12,6 @@
 #include "files.hpp"
 
 namespace text_data {
-namespace {
-
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-
-}  // namespace
 
 void fail_errno(const std::string& path, const char* doing, int code) {
   throw Failure(code == ENOMEM ? ENG_NO_MEMORY : ENG_DATA_LOSS,
@@ -66,21 +61,25 @@ void InputFile::check_same() const {
                 "[data] " + path_ + ": the file changed while it was read; start again when it is complete");
 }
 
+void InputFile::read_at(uint64_t offset, uint64_t size, char* out) const {
+  for (uint64_t done = 0; done < size;) {
+    const ssize_t got = pread(fd_, out + done, size - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno(path_, "read", errno);
+    if (got == 0) {
+      check_same();
+      throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is shorter than it says");
+    }
+    done += static_cast<uint64_t>(got);
+  }
+}
+
 void InputFile::each_piece(uint64_t begin, uint64_t end, const Take& take) const {
   posix_fadvise(fd_, static_cast<off_t>(begin), static_cast<off_t>(end - begin), POSIX_FADV_SEQUENTIAL);
   std::string buffer(std::min<uint64_t>(piece_bytes, end - begin), '\0');
   while (begin < end) {
     const std::size_t wanted = std::min<uint64_t>(buffer.size(), end - begin);
-    for (std::size_t done = 0; done < wanted;) {
-      const ssize_t got = pread(fd_, buffer.data() + done, wanted - done, static_cast<off_t>(begin + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail_errno(path_, "read", errno);
-      if (got == 0) {
-        check_same();
-        throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is shorter than it says");
-      }
-      done += static_cast<std::size_t>(got);
-    }
+    read_at(begin, wanted, buffer.data());
     take(std::string_view(buffer.data(), wanted));
     if (on_read) on_read(wanted);
     begin += wanted;

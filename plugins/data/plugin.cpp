@@ -7,6 +7,7 @@
 #include "host_threads.hpp"
 #include "notes.hpp"
 #include "tables.hpp"
+#include "text_format.hpp"
 
 // The options for held-out data and for packing, which both sources have. (A raw string of several lines cannot stand
 // in a directive.)
@@ -37,7 +38,7 @@
   "llama, opt, mamba.\"\"\"\n"                                                                                         \
   "\n"
 
-ENG_DESCRIPTION(R"toml([plugin]
+ENG_DESCRIPTION(ENG_DRAFT_DOCUMENTS_ R"toml([plugin]
 id = 'eng.data'
 name = 'data'
 version = '0.1.0'
@@ -62,9 +63,11 @@ is refused."""
 type = 'string'
 default = 'auto'
 choices = ['auto', 'text', 'jsonl', 'bytes']
-help = """What the files are. auto: JSON Lines where each line is an object, else text; other JSON, web pages, XML, *.csv and \
+names = 'eng.documents/1'
+help = """What the files are. auto: what a format of a plugin claims; else JSON Lines where each line is an object, else text; other JSON, web pages, XML, *.csv and \
 *.tsv are refused, because as text they would be trained on with their braces, tags and commas. text: each file is one text, \
-those too. jsonl: each is JSON Lines. bytes: the bytes of each file as they are, whatever it is; for the tokenizer bytes."""
+those too. jsonl: each is JSON Lines. bytes: the bytes of each file as they are, whatever it is; for the tokenizer bytes. Another word: the format of a plugin, whose \
+options are then keys of this section."""
 
 [provides.options.errors]
 type = 'string'
@@ -170,6 +173,21 @@ summary = 'Byte-level BPE from a tokenizer.json, or from vocab.json and merges.t
 kind = 'eng.tokenizer/1'
 name = 'sentencepiece'
 summary = 'tokenizer.model, read by the sentencepiece library'
+
+[[provides]]
+kind = 'eng.documents/1'
+name = 'text'
+summary = 'Each file is one document'
+
+[[provides]]
+kind = 'eng.documents/1'
+name = 'jsonl'
+summary = 'JSON Lines: a field of each line is a document'
+
+[[provides]]
+kind = 'eng.documents/1'
+name = 'bytes'
+summary = 'The bytes of each file, whatever they are, are one document'
 )toml")
 
 namespace {
@@ -185,6 +203,7 @@ eng_status start(const eng_host* host, eng_error*) {
 void stop() {}
 const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(kind, ENG_TOKENIZER_KIND) == 0) return text_data::tokenizer_table(name);
+  if (std::strcmp(kind, ENG_DOCUMENTS_KIND) == 0) return text_data::own_format(name);
   if (std::strcmp(kind, ENG_DATA_KIND) != 0) return nullptr;
   if (std::strcmp(name, "text") == 0) return &text_data::text_table;
   if (std::strcmp(name, "tokens") == 0) return &text_data::tokens_table;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data source "text": plain files and JSON Lines. With the tokenizer "bytes" the files are read in place; for all
-// other tokenizers the tokens are made once and kept in a file.
+// The data source "text": documents that formats read from files. With the tokenizer "bytes" the documents are the
+// tokens, and large plain files are read in place. For all other tokenizers the tokens are made once and kept in a
+// file.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +15,6 @@
 #include "options.hpp"
 #include "source.hpp"
 #include "tables.hpp"
-#include "text_check.hpp"
 #include "text_format.hpp"
 
 namespace text_data {
@@ -40,24 +40,21 @@ class ByteStream {
     auto opened = std::make_unique<InputFile>(path);
     const InputFile& file = *opened;
     const TextFormat format = text_format(file, reading_);
-    const bool plain = format.kind == TextKind::plain && format.packed == Packed::no;
+    const bool plain = format.is_verbatim() && format.packed == Packed::no;
+    path_ = path;
     const uint64_t count = file.size() - std::min(format.mark, file.size());
     if (plain && (count > small_file || small_ + count > small_files_in_all)) {
-      begin_document();
-      end_block();
-      const bool bytes = reading_.format == "bytes";
-      TextCheck check(path, reading_.replace || bytes);
-      file.each_piece(format.mark, file.size(), [&](std::string_view piece) {
-        if (!bytes) check.feed(piece);
-        hash_.add(piece);
-      });
-      check.finish();
-      seen.wrong += check.wrong();
+      each_document(file, reading_, format,
+                    {[this] {
+                       begin_document();
+                       end_block();
+                     },
+                     [this](std::string_view text) { hash_.add(text); }, [] {}},
+                    seen);
       size_ += count;
       return stream_.add(std::move(opened), format.mark, count, 1);
     }
     if (plain) small_ += count;
-    path_ = path;
     each_document(file, reading_, format,
                   {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}}, seen);
   }
@@ -117,12 +114,14 @@ void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const
 
 Reading reading_of(const eng_options* options) {
   return {get_string(options, "format"), get_string(options, "field"), get_string(options, "errors") == "replace",
-          get_string(options, "missing") == "skip"};
+          get_string(options, "missing") == "skip", options};
 }
 
-void tell(const Seen& seen, bool bytes) {
+void tell(const Seen& seen, bool bytes, bool skip) {
   if (seen.skipped > 0)
-    note("[data] missing = \"skip\": rows without a text that are left out: " + std::to_string(seen.skipped));
+    note((skip ? "[data] missing = \"skip\": rows without a text that are left out: "
+               : "[data] rows that the format leaves out: ") +
+         std::to_string(seen.skipped));
   if (seen.wrong > 0)
     note("[data] bytes of the text that are not UTF-8, or NUL: " + std::to_string(seen.wrong) + "; " +
          (bytes ? "they are trained on as they are" : "those that are not UTF-8 are read as U+FFFD"));
@@ -186,7 +185,7 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   };
   source->hash = add(files.train, source->stream, source->starts);
   const std::string held = add(files.held, source->held, source->held_starts);
-  tell(seen, name == "bytes");
+  tell(seen, name == "bytes", get_string(options, "missing") == "skip");
   if (name == "bytes" && !files.train.empty() && source->stream.size() == 0) refuse_empty(files.train);
   cut_windows(*source, request, files, held, name == "bytes" ? "tokens (bytes)" : "tokens");
   return source;

@@ -19,7 +19,8 @@ class TextCheck {
   // Throw Failure(ENG_INVALID).
   void feed(std::string_view piece);
   void finish();
-  uint64_t wrong() const { return wrong_; }  // bytes
+  uint64_t wrong() const { return wrong_; }  // bytes that are not UTF-8, and NUL
+  uint64_t nul() const { return nul_; }      // how many of them are NUL
 
  private:
   void byte(unsigned char c);

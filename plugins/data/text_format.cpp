@@ -7,11 +7,9 @@
 #include <utility>
 
 #include "failure.hpp"
-#include "jsonl.hpp"
 #include "notes.hpp"
 #include "script.hpp"
 #include "sniff.hpp"
-#include "text_check.hpp"
 
 namespace text_data {
 namespace {
@@ -89,7 +87,10 @@ std::string refusal(const Content& content, const std::string& path, const std::
 
 TextFormat text_format(const InputFile& file, const Reading& reading) {
   TextFormat out;
-  if (reading.format == "bytes") return out;
+  if (reading.format == "bytes") {
+    out.name = "bytes";
+    return out;
+  }
   bool whole = false;
   std::string head = file.head(Packed::no, &whole);
   Content content = sniff(head, whole);
@@ -102,7 +103,14 @@ TextFormat text_format(const InputFile& file, const Reading& reading) {
   } else if (file.size() == 0 && unpacked(file.path()) != file.path()) {
     throw Failure(ENG_DATA_LOSS, "[data] " + file.path() + " is damaged: it is cut short, to 0 bytes");
   }
-  out.mark = content.mark;
+  if (reading.format == "auto")
+    out.by_plugin = claiming_format(unpacked(file.path()), head);
+  else if (own_format(reading.format) == nullptr)
+    out.by_plugin = plugin_format(reading.format);
+  if (!out.is_ours()) {
+    out.name = out.by_plugin.name;
+    return out;
+  }
   const std::string name = bare_name(file.path());
   const bool by_name = ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
   const bool lines = reading.format == "jsonl" || (reading.format == "auto" && by_name);
@@ -115,7 +123,7 @@ TextFormat text_format(const InputFile& file, const Reading& reading) {
       if (as_text) break;
       if (!lines && !ends_with(name, ".json"))
         note(file.path() + " is read as JSON Lines, which its first lines are; t" + forced);
-      out.kind = TextKind::json_lines;
+      out.name = "jsonl";
       return out;
     case Kind::json:
     case Kind::page:
@@ -130,8 +138,12 @@ TextFormat text_format(const InputFile& file, const Reading& reading) {
     case Kind::other:
       refuse_text(file, refusal(content, file.path(), around), ENG_UNSUPPORTED);
   }
-  if (lines) out.kind = TextKind::json_lines;
-  if (lines || as_text) return out;
+  if (lines) {
+    out.name = "jsonl";
+    return out;
+  }
+  out.mark = content.mark;
+  if (as_text) return out;
   for (const auto& [ending, what] :
        {std::pair(".json", "JSON"), std::pair(".csv", "a table"), std::pair(".tsv", "a table")})
     if (ends_with(name, ending))
@@ -142,38 +154,6 @@ TextFormat text_format(const InputFile& file, const Reading& reading) {
                       forced + "; otherwise write its texts into a file of JSON Lines, {\"text\": ...} on each line",
                   ENG_INVALID);
   return out;
-}
-
-void each_document(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
-                   Seen& seen) {
-  if (format.kind == TextKind::json_lines) {
-    JsonlReader reader(file.path(), {reading.field, reading.replace, reading.skip}, [&](std::string_view text) {
-      if (text.empty()) return;
-      sink.begin();
-      sink.text(text);
-      sink.end();
-    });
-    file.each_piece(format.packed, [&](std::string_view piece) { reader.feed(piece); });
-    reader.finish();
-    seen.skipped += reader.skipped();
-    return;
-  }
-  bool any = false;
-  uint64_t mark = format.mark;
-  TextCheck check(file.path(), reading.replace || reading.format == "bytes");
-  file.each_piece(format.packed, [&](std::string_view piece) {
-    const uint64_t cut = std::min<uint64_t>(mark, piece.size());
-    mark -= cut;
-    piece.remove_prefix(cut);
-    if (piece.empty()) return;
-    check.feed(piece);
-    if (!any) sink.begin();
-    any = true;
-    sink.text(piece);
-  });
-  check.finish();
-  if (reading.format != "bytes") seen.wrong += check.wrong();
-  if (any) sink.end();
 }
 
 }  // namespace text_data

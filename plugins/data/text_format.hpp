@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a text file is read, and the documents in it.
+// Which format a file has, and the documents in it. Each format is a table of engine/documents.h, ours too.
 #pragma once
 
 #include <cstdint>
@@ -7,31 +7,38 @@
 #include <string>
 #include <string_view>
 
+#include "engine/documents.h"
 #include "input.hpp"
 
 namespace text_data {
 
-enum class TextKind { plain, json_lines };
 struct TextFormat {
-  TextKind kind = TextKind::plain;
+  std::string name = "text";  // "text", "jsonl", "bytes", or that of another plugin's format
   Packed packed = Packed::no;
-  uint64_t mark = 0;  // bytes of a byte-order mark, which is not part of the text
+  uint64_t mark = 0;          // bytes of a byte-order mark, which is not part of the text
+  eng_format by_plugin = {};  // of another plugin; its table is NULL if the format is ours
+
+  bool is_ours() const { return by_plugin.table == nullptr; }
+  bool is_lines() const { return is_ours() && name == "jsonl"; }
+  bool is_verbatim() const { return is_ours() && name != "jsonl"; }  // the content is the one document
 };
 
 // How files are read, from the options of [data].
 struct Reading {
-  std::string format = "auto";  // "text", "jsonl" or "bytes": every file has this format
-  std::string field = "text";   // of JSON Lines
-  bool replace = false;         // U+FFFD for what is not UTF-8, instead of an error
-  bool skip = false;            // leaves out rows of JSON Lines whose text is null or missing, instead of an error
+  std::string format = "auto";           // or the name of a format, which every file has
+  std::string field = "text";            // of JSON Lines
+  bool replace = false;                  // U+FFFD for what is not UTF-8, instead of an error
+  bool skip = false;                     // leaves out rows whose text is null or missing, instead of an error
+  const eng_options* options = nullptr;  // for our formats; valid while the source is opened or built
 };
-// Decides by the first bytes. Throws Failure for a file that is no text, or whose name promises what it is not.
+// Decides by the first bytes. Throws Failure for a file that is no text, or whose name promises what it is not. A
+// format of another plugin is valid until the source was opened or built.
 TextFormat text_format(const InputFile& file, const Reading& reading);
 
 // What a user is told of files that were read.
 struct Seen {
   uint64_t skipped = 0;  // rows without a text
-  uint64_t wrong = 0;    // bytes of plain text that are not UTF-8, or NUL
+  uint64_t wrong = 0;    // bytes of text that are not UTF-8, or NUL
 };
 
 // Takes the documents of a file, in order.
@@ -42,5 +49,12 @@ struct DocumentSink {
 };
 void each_document(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
                    Seen& seen);
+
+// Our formats: NULL if none has this name.
+const eng_documents* own_format(std::string_view name);
+// The format of another plugin that `name` names. Throws Failure if there is none.
+eng_format plugin_format(const std::string& name);
+// The format of another plugin that claims the file, or one without a table. `path` has no ending of a compression.
+eng_format claiming_format(const std::string& path, std::string_view head);
 
 }  // namespace text_data

@@ -133,4 +133,18 @@ Schema merged(const SectionSchema& section, const PluginSchema* plugin) {
   return all;
 }
 
+void add_named(Schema& options, const SchemaSource& plugins,
+               const std::function<std::string(const std::string& key)>& value) {
+  Schema more;
+  for (Option& option : options) {
+    if (option.names.empty()) continue;
+    for (const std::string& name : plugins.names(option.names))
+      if (!std::count(option.choices.begin(), option.choices.end(), name)) option.choices.push_back(name);
+    if (const PluginSchema* named = plugins.find(option.names, value(option.key)))
+      more.insert(more.end(), named->options.begin(), named->options.end());
+  }
+  for (const Option& option : more)
+    if (!find_option(options, option.key)) options.push_back(option);
+}
+
 }  // namespace eng

@@ -117,5 +117,9 @@ void derive_offload(Section& offload);
 // The engine's keys and those of `plugin`, if any. The plugin may give an engine's key (such as learning_rate) another
 // default. A plugin in the place of something built in has its own keys beside the one that names it, and no others.
 Schema merged(const SectionSchema& section, const PluginSchema* plugin);
+// Lets keys with `names` (engine/plugin.h) have the names of that kind, and adds the options of the one that is named,
+// where the section has no such key. `value` gives the value of a key, or "".
+void add_named(Schema& options, const SchemaSource& plugins,
+               const std::function<std::string(const std::string& key)>& value);
 
 }  // namespace eng

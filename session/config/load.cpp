@@ -259,6 +259,10 @@ struct Resolver {
         if (const auto* of = plugins.find("eng.tier/1", tier); of && find_option(of->options, key))
           problem.message = fmt::format(
               "`{}` is an option of tier `{}`, and a run cannot give a tier options of its own yet", shown, tier);
+      for (const Option& option : options)
+        if (const Names of = with_key(plugins, option.names, key); !option.names.empty() && !of.empty())
+          problem.message =
+              fmt::format("`{}` belongs to {} {}: set {} = \"{}\"", shown, option.key, quoted(of), option.key, of[0]);
     }
     // The resolved text of a run is not to be edited.
     if (document.resolved && given.key.line > 0)
@@ -319,6 +323,10 @@ struct Resolver {
         auto& choices = const_cast<Option*>(find_option(options, schema.names))->choices;
         if (!schema.built_in(name)) choices.push_back(name);
       }
+    add_named(options, plugins, [&](const std::string& key) {
+      const auto* text = document.value<std::string>(schema.name, key);
+      return text ? *text : std::string();
+    });
     std::map<std::string, Setting> settings;
     for (const Option& option : options)
       take_own(schema.name, option, option.fallback, "default", settings[option.key]);

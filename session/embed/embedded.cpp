@@ -12,6 +12,7 @@
 #include "session/report/context.hpp"
 #include "session/train/activations.hpp"
 #include "session/train/epochs.hpp"
+#include "session/train/formats.hpp"
 
 namespace eng {
 namespace {
@@ -58,6 +59,7 @@ void build(const Config& config, Registry& registry, int64_t vocabulary) {
   request.vocabulary = vocabulary;
   request.base_dir = base.c_str();
   const Options options(section);
+  const FormatsInUse formats(registry, section);
   Sink sink;
   sink.check(table.build(options.get(), &request, nullptr, &built, sink.get()), Exit::data, "data plugin " + name);
 }

@@ -7,6 +7,7 @@
 #include "core/config/toml.hpp"
 #include "engine/comm.h"
 #include "engine/data.h"
+#include "engine/documents.h"
 #include "engine/job.h"
 #include "engine/model.h"
 #include "engine/monitor.h"
@@ -92,10 +93,12 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
 struct KnownKind {
   const char *id, *draft;
 };
+constexpr size_t most_begin_bytes = 64;
 constexpr KnownKind known_kinds[] = {
     {ENG_MODEL_KIND, ENG_MODEL_DRAFT},
     {ENG_OPTIMIZER_KIND, ENG_OPTIMIZER_DRAFT},
     {ENG_DATA_KIND, ENG_DATA_DRAFT},
+    {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
     {ENG_TOKENIZER_KIND, ENG_TOKENIZER_DRAFT},
     {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
     {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT},
@@ -153,7 +156,7 @@ const Schema& provided_keys() {
     Option arch{"least_arch", Type::integer};
     arch.min = 0, arch.max = UINT32_MAX;
     all.push_back(arch);
-    all.push_back({"devices", Type::strings});
+    for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
     return all;
   }();
   return keys;
@@ -175,6 +178,12 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
   where = fmt::format("description of {} '{}',", out.kind, out.name);
+  for (const std::string& bytes : texts_in(out.facts, "begins"))
+    need(!bytes.empty() && bytes.size() % 2 == 0 && bytes.size() <= 2 * most_begin_bytes &&
+             bytes.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos,
+         "{} begins: '{}' is not 1 to {} bytes in hexadecimal", where, bytes, most_begin_bytes);
+  for (const std::string& ending : texts_in(out.facts, "endings"))
+    need(ending.size() > 1 && ending[0] == '.', "{} endings: '{}' does not begin with a dot", where, ending);
   const toml::table& table = *node.as_table();
   if (const toml::node* options = table.get("options")) out.schema.options = read_options(options, where);
   for (const Option& option : out.schema.options)

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <iterator>
 
+#include "session/train/formats.hpp"
+
 namespace eng {
 
 Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::vector<Field> fields)
@@ -33,7 +35,10 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::ve
   eng_data_request request{sizeof(eng_data_request), n, seed, length_, vocabulary, base.c_str(), wanted.data()};
   Options options(section);
   Sink sink;
-  sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "data plugin " + name_);
+  {
+    const FormatsInUse formats(registry, section);
+    sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "data plugin " + name_);
+  }
   info_.struct_size = sizeof(info_);
   object_ = std::shared_ptr<void>(self_, table_.destroy);
   sink.check(table_.describe(self_, &info_, sink.get()), Exit::data, "data plugin " + name_);

@@ -150,6 +150,8 @@ std::string logged() {
   return std::exchange(log_lines, "");
 }
 
+const eng_formats* host_formats = nullptr;
+
 const eng_plugin& plugin() {
   static const eng_plugin* const loaded = [] {
     void* library = dlopen((std::string(ENGINE_PLUGIN_DIR) + "/data/data.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -162,6 +164,7 @@ const eng_plugin& plugin() {
                               log_lines.append(text, length).append("\n");
                             },
                             [](const eng_host*, const char* id) -> const void* {
+                              if (std::strcmp(id, ENG_FORMATS_EXTENSION) == 0) return host_formats;
                               return std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &eng::host_threads : nullptr;
                             }};
     if (found->start(&host, nullptr) != ENG_OK) throw std::runtime_error("start failed");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/data.h"
+#include "engine/documents.h"
 #include "engine/plugin.h"
 
 namespace data_test {
@@ -49,6 +50,9 @@ std::string zstd(const std::string& text);
 
 // The lines that the plugin logged since the last call.
 std::string logged();
+
+// The extension eng.formats/1 of this host; nullptr: it has none.
+extern const eng_formats* host_formats;
 
 const eng_plugin& plugin();
 const eng_data& table(const std::string& source);

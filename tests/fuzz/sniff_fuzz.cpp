@@ -49,10 +49,22 @@ std::string check(std::string_view bytes, std::size_t piece) {
   return std::to_string(check.wrong());
 }
 
+// [data] as far as formats read it.
+const eng_options options = [] {
+  eng_options table{};
+  table.struct_size = sizeof(table);
+  table.get_string = [](const eng_options*, const char* key, const char** out, eng_error*) -> eng_status {
+    *out = std::string_view(key) == "field" ? "text" : "stop";
+    return ENG_OK;
+  };
+  return table;
+}();
+
 // The documents of the file, or why there are none.
 std::string read(const std::string& path, const char* format) {
   text_data::Reading reading;
   reading.format = format;
+  reading.options = &options;
   text_data::Seen seen;
   std::string out;
   try {

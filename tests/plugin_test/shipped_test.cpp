@@ -44,8 +44,8 @@ TEST_CASE("those that need options pass with them", "[plugin_test]") {
   passes("schedule/schedule", {"warmup_steps=100"});
   passes("offload/nvme", {"nvme_paths=['" + (place / "disk").string() + "']"});
   const fs::path text = place / "text.txt";
-  const Args needs = {"not a file of tokens", "there is no such file"};
-  passes("data/data", {"paths=['" + text.string() + "']", "validation=0.2"}, needs);
+  const Args needs = {"not a file of tokens", "there is no such file", "give file=PATH"};
+  passes("data/data", {"paths=['" + text.string() + "']", "validation=0.2", "file=" + text.string()}, needs);
   CHECK(has(try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "data/data.eng.so").result.out, "give KEY=VALUE"));
 }
 

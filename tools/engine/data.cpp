@@ -11,6 +11,7 @@
 #include "session/report/progress.hpp"
 #include "session/signals.hpp"
 #include "session/tokenizer.hpp"
+#include "session/train/formats.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
@@ -64,6 +65,7 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
   BuildLine line;
   const eng_data_watch watch{sizeof(watch), threads, &line, report};
   const Options options(section);
+  const FormatsInUse formats(registry, section);
   Sink sink;
   const eng_status status = table.build(options.get(), &request, &watch, &built, sink.get());
   line.clear();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/documents.h"
 #include "engine/job.h"
 #include "engine/model.h"
 #include "engine/monitor.h"
@@ -25,6 +26,7 @@ std::span<const Kind> kinds() {
       {ENG_ZERO_KIND, "zero", test_zero},
       {ENG_TIER_KIND, "offload", test_tier},
       {ENG_DATA_KIND, "data", test_data},
+      {ENG_DOCUMENTS_KIND, "data", test_documents},
       {ENG_TOKENIZER_KIND, "", test_tokenizer},
       {ENG_COMM_KIND, "comm", test_comm},
       {ENG_SCHEDULE_KIND, "schedule", test_schedule},
@@ -75,6 +77,8 @@ Config Subject::config(const std::string& more) const {
       section == "model" || more.find("[model]") == 0 ? "" : "[model]\nplugin = \"sample of plugins test\"\n";
   if (section == "offload")
     text += fmt::format("[offload]\noptimizer = \"{}\"\n", one.name);
+  else if (one.kind == ENG_DOCUMENTS_KIND)
+    text += fmt::format("[data]\nplugin = \"text\"\nformat = \"{}\"\npaths = [\"a file\"]\n", one.name);
   else if (section == "schedule")
     text += fmt::format("[schedule]\nkind = \"{}\"\n", one.name);
   else if (!section.empty())

@@ -46,6 +46,7 @@ const Kind* find_kind(const std::string& id);  // nullptr: of somebody else
 void test_model(const Subject&, Sheet&);
 void test_optimizer(const Subject&, Sheet&);
 void test_data(const Subject&, Sheet&);
+void test_documents(const Subject&, Sheet&);
 void test_tokenizer(const Subject&, Sheet&);
 void test_device(const Subject&, Sheet&);
 void test_kernels(const Subject&, Sheet&);

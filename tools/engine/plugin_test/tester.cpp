@@ -68,7 +68,7 @@ bool selected(const Request& request, const Provided& one) {
 
 // Every key must be one of something that the file provides: to try its kernels, its model is made.
 void check_keys(const Request& request, const Candidate& file) {
-  std::vector<std::string> known = {"preset", "tokenizer"};
+  std::vector<std::string> known = {"preset", "tokenizer", "file"};
   bool any = false;
   for (const Provided& one : file.description.provides) {
     any = any || selected(request, one);

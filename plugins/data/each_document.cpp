@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a file by its format, ours or that of another plugin.
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include "failure.hpp"
+#include "notes.hpp"
+#include "text_check.hpp"
+#include "text_format.hpp"
+
+namespace text_data {
+namespace {
+
+// What stands behind the two tables that a format gets while it reads one file. What is thrown here does not cross the
+// format: it is kept, and thrown again when the format has returned.
+class Exchange {
+ public:
+  Exchange(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
+           Seen& seen)
+      : file_(file), reading_(reading), format_(format), sink_(sink), seen_(seen), content_(file, format.packed) {
+    std::string mark(format.mark, '\0');
+    content_.read(mark.data(), mark.size());
+  }
+
+  eng_documents_in in() {
+    const bool seeks = format_.packed == Packed::no;
+    return {sizeof(eng_documents_in),
+            0,
+            this,
+            file_.path().c_str(),
+            seeks ? length() : 0,
+            [](const eng_documents_in* self, void* out, uint64_t capacity, uint64_t* got, eng_error* error) {
+              return behind(self->data, error,
+                            [&](Exchange& me) { *got = me.content_.read(static_cast<char*>(out), capacity); });
+            },
+            seeks ? seek : nullptr};
+  }
+  eng_documents_out out() {
+    return {
+        sizeof(eng_documents_out), 0, this,
+        [](const eng_documents_out* self, const char* text, uint64_t size, uint32_t flags, eng_error* error) {
+          return behind(self->data, error, [&](Exchange& me) { me.put({text, size}, (flags & ENG_TEXT_MORE) != 0); });
+        }};
+  }
+  // Once the format has returned.
+  void finish(eng_status status, const std::string& text) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (status != ENG_OK && format_.is_ours()) throw Failure(status, text);
+    if (status != ENG_OK) refuse(status, text.empty() ? "failed with status " + std::to_string(status) : text);
+    if (open_) refuse(ENG_INTERNAL, "it returned inside of document " + std::to_string(documents_));
+    file_.check_same();
+  }
+
+ private:
+  // Runs what a format asks for.
+  template <class Body>
+  static eng_status behind(void* data, eng_error* error, const Body& body) noexcept {
+    auto& me = *static_cast<Exchange*>(data);
+    if (!me.failure_) {
+      try {
+        body(me);
+        return ENG_OK;
+      } catch (...) {
+        me.failure_ = std::current_exception();
+      }
+    }
+    return report(error, ENG_UNAVAILABLE, "the source reads no further");
+  }
+  static eng_status seek(const eng_documents_in* self, uint64_t offset, eng_error* error) {
+    auto& me = *static_cast<Exchange*>(self->data);
+    if (offset > me.length()) return report(error, ENG_OUT_OF_RANGE, "the file ends before the byte that is wanted");
+    me.content_.seek(me.format_.mark + offset);
+    return ENG_OK;
+  }
+  uint64_t length() const { return file_.size() - std::min(format_.mark, file_.size()); }
+
+  void put(std::string_view text, bool more) {
+    if (!open_ && !text.empty()) {
+      open_ = true;
+      ++documents_;
+      if (!format_.is_ours()) check_.emplace(file_.path(), true);
+      sink_.begin();
+    }
+    if (!text.empty()) {
+      if (check_) check_->feed(text);
+      sink_.text(text);
+    }
+    if (more || !open_) return;
+    if (check_) judge();
+    open_ = false;
+    sink_.end();
+  }
+  // The document of another plugin's format that ends here.
+  void judge() {
+    check_->finish();
+    seen_.wrong += check_->wrong();
+    if (check_->wrong() == check_->nul() || reading_.replace) return;
+    refuse(ENG_INVALID, "document " + std::to_string(documents_) +
+                            " of the file is not text in UTF-8: " + std::to_string(check_->wrong() - check_->nul()) +
+                            " bytes are not; with [data] errors = \"replace\" they are read as U+FFFD");
+  }
+  [[noreturn]] void refuse(eng_status status, const std::string& text) const {
+    throw Failure(status, "[data] " + file_.path() + ", read by the format " + format_.name + ": " + text);
+  }
+
+  const InputFile& file_;
+  const Reading& reading_;
+  const TextFormat& format_;
+  const DocumentSink& sink_;
+  Seen& seen_;
+  ContentReader content_;
+  std::exception_ptr failure_;
+  std::optional<TextCheck> check_;  // of another plugin's texts; ours are checked by their formats
+  uint64_t documents_ = 0;
+  bool open_ = false;  // inside of a document
+};
+
+const eng_formats* formats_of_host() {
+  if (!host || !host->get_extension) return nullptr;
+  return static_cast<const eng_formats*>(host->get_extension(host, ENG_FORMATS_EXTENSION));
+}
+
+}  // namespace
+
+void each_document(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
+                   Seen& seen) {
+  const eng_documents& table = format.is_ours() ? *own_format(format.name) : *format.by_plugin.table;
+  struct Object {
+    ~Object() {
+      if (made) destroy(self);
+    }
+    void (*destroy)(void*);
+    void* self = nullptr;
+    bool made = false;
+  } object{table.destroy};
+  Exchange exchange(file, reading, format, sink, seen);
+  const eng_documents_in in = exchange.in();
+  const eng_documents_out out = exchange.out();
+  eng_documents_seen more{};
+  more.struct_size = sizeof(more);
+  Said said;
+  eng_status status =
+      table.create(format.is_ours() ? reading.options : format.by_plugin.options, &object.self, &said.sink);
+  if (status == ENG_OK) {
+    object.made = true;
+    status = table.read(object.self, &in, &out, &more, &said.sink);
+  }
+  exchange.finish(status, said.text);
+  seen.skipped += more.left_out;
+  seen.wrong += more.wrong;
+}
+
+eng_format plugin_format(const std::string& name) {
+  eng_format found{};
+  found.struct_size = sizeof(found);
+  Said said;
+  const eng_formats* all = formats_of_host();
+  const eng_status status = all ? all->find(all, name.c_str(), &found, &said.sink) : ENG_NOT_FOUND;
+  if (status != ENG_OK)
+    throw Failure(status, "[data] format = \"" + name +
+                              "\": " + (all ? said.text : "there are auto, text, jsonl and bytes, and no plugin's"));
+  return found;
+}
+
+eng_format claiming_format(const std::string& path, std::string_view head) {
+  eng_format found{};
+  found.struct_size = sizeof(found);
+  Said said;
+  const eng_formats* all = formats_of_host();
+  if (!all) return {};
+  const eng_status status = all->recognise(all, path.c_str(), head.data(), head.size(), &found, &said.sink);
+  if (status == ENG_NOT_FOUND || status == ENG_PRECONDITION) return {};
+  if (status != ENG_OK) throw Failure(status, "[data] " + path + ": " + said.text);
+  return found;
+}
+
+}  // namespace text_data
