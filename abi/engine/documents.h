@@ -81,7 +81,7 @@ typedef struct eng_documents_out {
   eng_status (*put)(const struct eng_documents_out *, const char *text, uint64_t size, uint32_t flags, eng_error *);
 } eng_documents_out;
 
-/* What else there was in a file; users are told. The source zeroes it and sets struct_size.  since 1.0 */
+/* Counts of what a file held besides texts, for messages to users. The source zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_documents_seen {
   uint32_t struct_size;
   uint32_t reserved;

@@ -78,7 +78,7 @@ struct Candidate {
 using PluginLog = std::function<void(const std::string& id, int32_t level, const std::string& text)>;
 void set_plugin_log(PluginLog log);
 
-// What plugins get as extensions beside eng.threads/1: the table with this id, or nullptr.
+// Finds the extensions that plugins may ask for besides eng.threads/1: the table with this id, or nullptr.
 using Extensions = const void* (*)(const std::string& id);
 void set_extensions(Extensions find);
 

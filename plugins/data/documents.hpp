@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where documents begin in a file of tokens.
+// The starts of the documents in a file of tokens.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 namespace text_data {
 namespace {
 
-// What stands behind the two tables that a format gets while it reads one file. What is thrown here does not cross the
-// format: it is kept, and thrown again when the format has returned.
+// The state behind the two tables that a format gets while it reads one file. An exception that is thrown here does not
+// cross the format: it is kept, and thrown again when the format has returned.
 class Exchange {
  public:
   Exchange(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the parts of this plugin report bad input.
+// Errors for bad input, thrown by all parts of this plugin.
 #pragma once
 
 #include <string>

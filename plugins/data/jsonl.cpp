@@ -74,7 +74,7 @@ class JsonlReader::FieldHandler {
  private:
   static constexpr std::size_t most_names = 10, longest_name = 100, longest_reason = 1000;
 
-  // What the value that follows is, if it is wanted.
+  // The wanted field whose value follows; nullptr: it is not wanted.
   Wanted* here() {
     if (whole_ && depth_ == 1 && objects_ == 1) return &named_;
     return part_ && !path_.empty() && inside_ + 1 == path_.size() && depth_ == path_.size() ? &inner_ : nullptr;
@@ -161,7 +161,7 @@ bool blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// What to do with rows whose text is in several fields or inside a list, by the names of their fields; "" for others.
+// Advice for rows whose text is in several fields or inside a list, by the names of their fields; "" for others.
 std::string of_another_task(const std::vector<std::string>& names) {
   const auto any = [&](std::initializer_list<const char*> some) {
     return std::any_of(names.begin(), names.end(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users are told without an error.
+// Notes to the user that are no errors.
 #pragma once
 
 #include <mutex>

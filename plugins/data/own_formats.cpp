@@ -11,7 +11,7 @@
 namespace text_data {
 namespace {
 
-// What was set in [data] when the format was made.
+// The settings of [data] when the format was made.
 struct OwnFormat {
   bool bytes = false;  // the content is taken as it is
   bool replace = false, skip = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this plugin provides, and the way in.
+// The description and the entry point of this plugin.
 #include "engine/plugin.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file is, by its first bytes; its name does not count.
+// Recognises a file by its first bytes; its name does not count.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Content {
 
 // `whole`: nothing comes after `head`, which has at most head_bytes.
 Content sniff(std::string_view head, bool whole);
-// The same without the forms that a file of ids without a header may have by chance.
+// Like `sniff`, without the forms that a file of ids without a header may have by chance.
 Content sniff_among_ids(std::string_view head, bool whole);
 
 // Parts of `sniff`, for what is text. `other`, `json` or `page` if it is recognised, else `text`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is recognised in text: encodings, JSON, pages.
+// Recognises kinds of text: encodings, JSON, pages.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -30,7 +30,7 @@ bool character(uint32_t c) {
          (c >= 0xe000 && c < 0x110000 && (c & 0xfffe) != 0xfffe);
 }
 
-// Whether the text could be so encoded, and has ASCII characters, whose other bytes are zero.
+// True if the text can have this encoding and has ASCII characters, whose other bytes are zero.
 bool wide(std::string_view head, std::size_t width, bool big) {
   std::size_t ascii = 0, count = 0;
   for (std::size_t at = 0; at + width <= head.size(); at += width, ++count) {
@@ -67,7 +67,7 @@ constexpr Encoding encodings[] = {
 
 constexpr std::string_view blanks = " \t\r\n";
 
-// Where the object or array at text[0] ends; npos: not in `text`.
+// The end of the object or array at text[0]; npos: not in `text`.
 std::size_t value_end(std::string_view text) {
   std::size_t depth = 0;
   bool quoted = false;

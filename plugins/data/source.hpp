@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of this plugin share: a stream of tokens, cut into windows or, with `pack`, into documents.
+// The common part of this plugin's sources: a stream of tokens, cut into windows or, with `pack`, into documents.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Source {
   Packing packing[2], held_packing;           // of the stream's splits, and of `held`
   std::size_t segments = 0, positions = 0;    // the place of these fields among those that are read; 0: not read
 
-  // Of a split: samples of `stream`, and all samples.
+  // Samples of a split: those of `stream`, and all.
   uint64_t of_stream(int32_t split) const { return pack ? packing[split].samples() : windows.count(split); }
   uint64_t samples(int32_t split) const {
     return of_stream(split) + (split != ENG_SPLIT_VALIDATION ? 0 : pack ? held_packing.samples() : held_windows());
@@ -44,7 +44,7 @@ struct DataFiles {
 };
 DataFiles data_files(const eng_options* options, const eng_data_request& request);
 
-// What the options `pack` and the request say about fields.
+// Takes the fields that the option `pack` and the request ask for.
 void take_fields(Source& source, const eng_options* options, const eng_data_request& request);
 // The host's request in the size that this plugin knows, whichever version the host has.
 eng_data_request complete(const eng_data_request* given);

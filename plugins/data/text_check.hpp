@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a text is no text: bytes that are not UTF-8, and NUL.
+// Counts the bytes of a text that are no text: not UTF-8, or NUL.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which format a file has, and the documents in it. Each format is a table of engine/documents.h, ours too.
+// Chooses the format of a file and reads its documents. Each format is a table of engine/documents.h, ours too.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TextFormat {
   bool is_verbatim() const { return is_ours() && name != "jsonl"; }  // the content is the one document
 };
 
-// How files are read, from the options of [data].
+// The options of [data] about reading files.
 struct Reading {
   std::string format = "auto";           // or the name of a format, which every file has
   std::string field = "text";            // of JSON Lines
@@ -35,7 +35,7 @@ struct Reading {
 // format of another plugin is valid until the source was opened or built.
 TextFormat text_format(const InputFile& file, const Reading& reading);
 
-// What a user is told of files that were read.
+// Counts for the notes to the user about files that were read.
 struct Seen {
   uint64_t skipped = 0;  // rows without a text
   uint64_t wrong = 0;    // bytes of text that are not UTF-8, or NUL

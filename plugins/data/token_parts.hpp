@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of files of tokens share.
+// Common parts of the readers of files of tokens.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens are sample i of a split, and in which order an epoch visits the samples. Only integers are used, so the
+// Computes the tokens of sample i of a split, and the order in which an epoch visits the samples. Only integers are used, so the
 // result is the same on every machine; nothing is stored per sample.
 #pragma once
 

@@ -56,7 +56,7 @@ eng_status recognise_format(const eng_formats*, const char* name, const void* he
 
 constexpr eng_formats formats_table = {sizeof(eng_formats), 0, find_format, recognise_format};
 
-// Whether `head` begins with the bytes that `hex` spells.
+// True if `head` begins with the bytes that `hex` spells.
 bool begins_with(std::string_view head, const std::string& hex) {
   const auto digit = [](char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; };
   if (hex.size() / 2 > head.size()) return false;

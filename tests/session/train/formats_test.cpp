@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which format of a plugin claims a file, from descriptions alone.
+// Formats of plugins claim files by their descriptions alone.
 #include "session/train/formats.hpp"
 
 #include <catch2/catch.hpp>

@@ -42,7 +42,7 @@ struct OneReading {
   }
 
  private:
-  // Whether the call is refused.
+  // True if the call is refused.
   bool refused(const char* call, uint64_t number, uint64_t most) {
     if (stopped) wrong = fmt::format("it calls {} after a function of the source failed", call);
     stopped = stopped || number > most;
