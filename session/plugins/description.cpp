@@ -150,6 +150,7 @@ const Schema& provided_keys() {
     arch.min = 0, arch.max = UINT32_MAX;
     all.push_back(arch);
     all.push_back({"devices", Type::strings});
+    all.push_back(text("fallback", false));
     return all;
   }();
   return keys;
