@@ -65,7 +65,8 @@ typedef struct eng_exec {
  * Which kernel is used. For each call of an op, the engine asks the `workspace` of these kernels in this order:
  *   1. the one in the device's own file;
  *   2. those in the other files that the run uses, for whatever purpose, in the order in which plugins are searched;
- *   3. only if none of these files has a kernel for the op: those in all other files for this device, until one has it.
+ *   3. only if none of these files has a kernel for the op: those in all other files for this device, until one has it;
+ *   4. those of the device's fallback, in the same order, if its description names one.
  * It takes the first kernel that does not return ENG_UNSUPPORTED; any other error ends the search. So a kernel of a
  * policy, a model or an optimizer never replaces a kernel of the device that serves the call. It is used if the device
  * has no kernel for the op, or if the device's kernel returns ENG_UNSUPPORTED, for instance for a number format.

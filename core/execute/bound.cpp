@@ -24,9 +24,9 @@ Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communica
         for (const Action& action : segment.actions) {
           const eng_kernel* kernel = calls_[action.call].kernel;
           const Call& call = plan.calls[action.call];
-          const bool on_host =
-              call.on_host || (kernel->flags & ENG_KERNEL_HOST) || (call.op->collective && comm->on_host());
-          steps.push_back({kernel, nullptr, &action, on_host});
+          const bool others = call.on_host || calls_[action.call].by != &device_;
+          const bool on_host = others || (kernel->flags & ENG_KERNEL_HOST) || (call.op->collective && comm->on_host());
+          steps.push_back({kernel, nullptr, &action, on_host, others});
           steps.back().record = bind(action, kernels);
         }
       }
@@ -62,7 +62,8 @@ void Bound::write(const View& to, uint64_t first, const void* from, uint64_t byt
 
 std::string Bound::of_whom(const Call& call) const {
   if (call.storage) return "tier " + plan_.arenas[call.storage].device;
-  return call.op->collective && comm_ ? "communicator " + comm_->name() : "device " + device_of(call).name();
+  if (call.op->collective && comm_) return "communicator " + comm_->name();
+  return "device " + calls_[static_cast<size_t>(&call - plan_.calls.data())].by->name();
 }
 
 std::string Bound::name(const Step& step) const {
@@ -82,17 +83,18 @@ std::vector<BoundSegment>& Bound::segments(const std::string& program) {
 }
 
 void Bound::prepare(const Call& call, Prepared& out, const Kernels& device_kernels) {
-  const Kernels& kernels = call.on_host && host_->kernels ? *host_->kernels : device_kernels;
+  const Kernels& asked = call.on_host && host_->kernels ? *host_->kernels : device_kernels;
   const bool collective = call.op->collective;
   if (collective && !comm_)
     throw Error(Exit::bug, fmt::format("{} is a collective, but there is no communicator", call.op->id));
+  const Kernels& kernels = call.storage || collective ? asked : asked.serving(call);
+  out.by = &device_of(call).of(kernels);
   out.kernel = call.storage ? &storage_kernel : collective ? &comm_->find(call) : &kernels.find(call);
   if (call.storage) return;
   CallArgs args(call, collective ? 1 : kernels.info().parallel, &kernels.info());
   Sink sink;
-  sink.check(
-      out.kernel->prepare(collective ? comm_->self() : device_of(call).self(), args.get(), &out.state, sink.get()),
-      Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id));
+  sink.check(out.kernel->prepare(collective ? comm_->self() : out.by->self(), args.get(), &out.state, sink.get()),
+             Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id));
 }
 
 uint8_t* Bound::address(const View& view) const {
@@ -112,6 +114,7 @@ void* Bound::bind_storage(const Action& action) {
 void* Bound::bind(const Action& action, const Kernels& kernels) {
   if (plan_.calls[action.call].storage) return bind_storage(action);
   const eng_device_info& info = kernels.info();
+  const Prepared& call = calls_[action.call];
   const size_t n = action.in.size() + action.out.size();
   std::vector<DLTensor> tensors(n);
   std::vector<std::array<int64_t, ENG_MAX_DIMS>> strides(n);
@@ -122,7 +125,7 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
     const eng_desc& d = v.desc;
     strides[k].fill(1);
     for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
-    const bool there = arenas->memory(plan_.buffer(v.buffer).arena) == ENG_MEMORY_DEVICE;
+    const bool there = call.by == &device_ && arenas->memory(plan_.buffer(v.buffer).arena) == ENG_MEMORY_DEVICE;
     tensors[k] = {address(v),
                   {there ? static_cast<DLDeviceType>(info.dl_device_type) : kDLCPU, there ? info.dl_device_id : 0},
                   static_cast<int32_t>(d.ndim),
@@ -132,13 +135,12 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
                   0};
     args[k] = &tensors[k];
   }
-  const Prepared& call = calls_[action.call];
   void* scratch = action.workspace.buffer ? address(action.workspace) : nullptr;
   void* record = nullptr;
   Sink sink;
   sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
              Exit::environment, [&] {
-               return name({call.kernel, nullptr, &action, false});
+               return name({call.kernel, nullptr, &action, false, false});
              });
   return record;
 }

@@ -13,6 +13,7 @@ struct Step {
   void* record;
   const Action* action;
   bool on_host;  // runs on the host, and has ended when its launch returns
+  bool others;   // of another device than the plan's, whose queues it does not know
 };
 
 struct BoundSegment {
@@ -53,8 +54,9 @@ class Bound {
   struct Prepared {
     const eng_kernel* kernel = nullptr;
     void* state = nullptr;
+    Device* by = nullptr;  // the device that computes it, or its queues carry
   };
-  // The device that computes a call.
+  // The plan's device, or the one of the host.
   Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
   void release();
   void prepare(const Call& call, Prepared& out, const Kernels& kernels);

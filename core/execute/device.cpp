@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/config/toml.hpp"
+
 namespace eng {
 namespace {
 
@@ -32,7 +34,28 @@ std::string wrong(const eng_device_info& info, const eng_device& table) {
   return "";
 }
 
+// The device to which `device` leaves ops, by its description, and its options: as many threads as that has, else its
+// defaults. "" if it leaves none.
+std::pair<std::string, Section> fallback_of(const Registry& registry, const std::string& device, const Section& own) {
+  const std::string name = text_in(registry.find(ENG_DEVICE_KIND, device)->facts, "fallback");
+  if (name.empty()) return {};
+  const Provided* other = registry.find(ENG_DEVICE_KIND, name);
+  if (!other || other->facts.count("fallback"))
+    throw Error(Exit::environment, fmt::format("device {} leaves ops to device {}, which {}", device, name,
+                                               other ? "leaves ops to another" : "no plugin provides"));
+  Section options = default_options(registry, name);
+  const char* key = "threads";
+  if (own.has(key) && options.has(key)) options.set(key, own.settings().at(key).value, "device.threads");
+  return {name, options};
+}
+
 }  // namespace
+
+Section default_options(const Registry& registry, const std::string& device) {
+  std::map<std::string, Setting> all;
+  for (const Option& o : registry.find(ENG_DEVICE_KIND, device)->schema.options) all[o.key] = {o.fallback, "default"};
+  return {"device", std::move(all)};
+}
 
 Kernels::Kernels(Registry& registry, const std::string& device, const Section& section)
     : registry_(registry), device_(device) {
@@ -47,6 +70,13 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
   const Candidate* own = registry.providers(ENG_DEVICE_KIND, device)[0];
   for (const Candidate* one : registry.providers(ENG_KERNELS_KIND, device))
     if (one == own) load(*one);
+  const auto [other, there] = fallback_of(registry, device, section);
+  if (other.empty()) return;
+  fallback_ = std::make_unique<Kernels>(registry, other, there);
+  if (!host_memory() || !fallback_->host_memory())
+    throw Error(Exit::environment,
+                fmt::format("device {} leaves ops to {}: both need memory of the host", device, other));
+  info_.overhead_bytes += fallback_->info().overhead_bytes;
 }
 
 std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const std::string& whose) {
@@ -67,7 +97,7 @@ void Kernels::load(const Candidate& from) const {
   loaded_.push_back(&from);
   for (const auto& [op, kernel] : load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_),
                                                fmt::format("plugin {}, device {}", from.description.id, device_)))
-    kernels_[op].push_back({kernel, from.description.id});
+    kernels_[op].push_back({kernel, from.description.id, this});
 }
 
 // Adds the next plugin with kernels for this device, preferably one that the run has loaded already; with `used` only
@@ -77,21 +107,22 @@ bool Kernels::load_next(bool used) const {
   const Candidate* next = nullptr;
   for (const Candidate* one : registry_.providers(ENG_KERNELS_KIND, device_)) {
     if (std::count(loaded_.begin(), loaded_.end(), one)) continue;
-    const bool is_used = std::any_of(loaded.begin(), loaded.end(), [&](const auto& u) { return u.first == one; });
-    if (is_used) return load(*one), true;
+    if (std::any_of(loaded.begin(), loaded.end(), [&](const auto& u) { return u.first == one; }))
+      return load(*one), true;
     if (!next) next = one;
   }
-  if (used || !next) return false;
-  return load(*next), true;
+  return !used && next && (load(*next), true);
 }
 
-const Kernels::Known& Kernels::choose(const Call& call, uint64_t& bytes) const {
+const Kernels::Known& Kernels::choose(const Call& call, uint64_t* workspace) const {
+  uint64_t unasked = 0, &bytes = workspace ? *workspace : unasked;
   const CallArgs args(call, info_.parallel, &info_);
   std::deque<Known>& known = kernels_[call.op->id];
   std::string answers;
   for (size_t k = 0;; ++k) {
     while (k == known.size())
       if (!load_next(k > 0)) {
+        if (fallback_) return fallback_->choose(call, workspace);
         if (k == 0) throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
         throw Error(Exit::environment, fmt::format("device {}, {}: {}", device_, call.op->id, answers));
       }
@@ -107,15 +138,9 @@ const Kernels::Known& Kernels::choose(const Call& call, uint64_t& bytes) const {
   }
 }
 
-const eng_kernel& Kernels::find(const Call& call) const {
-  uint64_t bytes = 0;
-  return choose(call, bytes).kernel;
-}
-
 uint64_t Kernels::workspace(const Call& call) const {
   uint64_t bytes = 0;
-  choose(call, bytes);
-  return bytes;
+  return choose(call, &bytes), bytes;
 }
 
 CallArgs::CallArgs(const Call& call, uint32_t parallel, const eng_device_info* device) {
@@ -142,6 +167,8 @@ Device::Device(Registry& registry, const std::string& name, const Section& secti
     : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
   Options options(section);
   Sink sink;
+  if (const auto [other, there] = fallback_of(registry, name, section); !other.empty())
+    fallback_ = std::make_unique<Device>(registry, other, there, local_rank);
   sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[device] " + name);
 }
 

@@ -10,9 +10,14 @@
 
 namespace eng {
 
+// A device's options without a configuration: its defaults.
+Section default_options(const Registry& registry, const std::string& device);
+
 // The kernels for one device type; creates no device.
 class Kernels {
  public:
+  // If the device's description names a fallback, its kernels are made too. Throws Error(Exit::environment) if one of
+  // the two has memory of its own.
   Kernels(Registry& registry, const std::string& device, const Section& options);
   const eng_device_info& info() const { return info_; }
   const std::string& device() const { return device_; }
@@ -20,16 +25,20 @@ class Kernels {
   bool host_memory() const { return info_.flags & ENG_DEVICE_HOST_MEMORY; }
   // The first kernel that supports the call: of the device's own plugin, then of plugins that the run has loaded. If
   // none of these has the op at all, loads other plugins until one has. Throws Error(Exit::environment) with the
-  // answers of all plugins asked.
-  const eng_kernel& find(const Call& call) const;
-  uint64_t workspace(const Call& call) const;  // its bound of scratch, in bytes
+  // answers of all plugins asked. What none of them serves is asked of the fallback, if there is one.
+  const eng_kernel& find(const Call& call) const { return choose(call).kernel; }
+  uint64_t workspace(const Call& call) const;                  // its bound of scratch, in bytes
+  const Kernels* fallback() const { return fallback_.get(); }  // null: the device leaves no op to another one
+  // The kernels that serve the call: `*this` or `*fallback()`.
+  const Kernels& serving(const Call& call) const { return *choose(call).of; }
 
  private:
   struct Known {
     eng_kernel kernel;
     std::string plugin;
+    const Kernels* of;
   };
-  const Known& choose(const Call& call, uint64_t& bytes) const;
+  const Known& choose(const Call& call, uint64_t* workspace = nullptr) const;
   void load(const Candidate& from) const;
   bool load_next(bool used) const;
   Registry& registry_;
@@ -37,6 +46,7 @@ class Kernels {
   eng_device_info info_{};
   mutable std::map<std::string, std::deque<Known>> kernels_;  // by op, in the order of asking
   mutable std::vector<const Candidate*> loaded_;
+  std::unique_ptr<Kernels> fallback_;
 };
 
 // The kernels of a plugin, by op. Throws Error(Exit::environment), prefixed with `whose`.
@@ -57,12 +67,14 @@ class CallArgs {
 
 class Device {
  public:
-  // `local_rank`: index of this process on its machine.
+  // `local_rank`: index of this process on its machine. If the description names a fallback, that is made too.
   Device(Registry& registry, const std::string& name, const Section& options, uint32_t local_rank = 0);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   const std::string& name() const { return name_; }
+  // This device or its fallback: the one of these kernels.
+  Device& of(const Kernels& kernels) { return fallback_ && kernels.device() == fallback_->name() ? *fallback_ : *this; }
   void* self() const { return self_; }
   const eng_device& table() const { return table_; }
   // `memory`: ENG_MEMORY_*. Throws Error(Exit::device_memory or host_memory) if the device refuses.
@@ -89,6 +101,7 @@ class Device {
   std::string name_;
   eng_device table_{};
   void* self_ = nullptr;
+  std::unique_ptr<Device> fallback_;
 };
 
 }  // namespace eng

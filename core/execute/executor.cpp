@@ -48,7 +48,7 @@ void Executor::each(const std::string& program, bool collectives, Visit visit) {
       for (const Step& step : segment.steps) {
         if (!collectives && plan_.calls[step.action->call].op->collective) continue;
         eng_exec exec = runner_->where(step.action->queue);
-        if (plan_.calls[step.action->call].on_host) exec.queue = nullptr;
+        if (step.others) exec.queue = nullptr;
         Sink sink;
         const auto name = [&] { return bound_.name(step); };
         sink.check(step.kernel->launch(step.record, &exec, sink.get()), Exit::environment, name);

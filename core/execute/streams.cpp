@@ -207,9 +207,7 @@ class Streams final : public Runner {
     if (!e.graphs || recorder_)
       for (size_t w : e.host[k]) wait_for(e.ended[w]);
     const Step& step = e.segment->steps[k];
-    // Kernels of the host know no queues of the device.
-    const bool beside = plan_.calls[step.action->call].on_host;
-    if (!failed()) launch(step, {sizeof(eng_exec), 0, beside ? nullptr : queue(step.action->queue)});
+    if (!failed()) launch(step, {sizeof(eng_exec), 0, step.others ? nullptr : queue(step.action->queue)});
     waited_for(step.action->queue) += Clock::now() - start;
   }
 

@@ -42,7 +42,7 @@ struct Provided {
   std::string summary;
   PluginSchema schema;
   std::string refused = {};  // why the engine cannot use it; "" if it can
-  Preset facts = {};         // what its description says besides: `least_arch`, `devices`
+  Preset facts = {};         // what its description says besides: `least_arch`, `devices`, `fallback`
 };
 
 // The description in section .eng_plugin.

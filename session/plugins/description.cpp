@@ -157,6 +157,7 @@ const Schema& provided_keys() {
     arch.min = 0, arch.max = UINT32_MAX;
     all.push_back(arch);
     for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
+    all.push_back(text("fallback", false));
     return all;
   }();
   return keys;

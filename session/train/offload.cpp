@@ -18,14 +18,6 @@ void add(Offload& offload, const std::string& tier, const Section& section, Regi
   offload.tiers.push_back({tier, !(describe_tier(registry, tier, section).flags & ENG_TIER_HOST_MEMORY)});
 }
 
-// A device's options without a configuration: its defaults.
-Section defaults_of(Registry& registry, const std::string& device) {
-  std::map<std::string, Setting> settings;
-  for (const Option& option : registry.find(ENG_DEVICE_KIND, device)->schema.options)
-    settings[option.key] = {option.fallback, "default"};
-  return {"device", std::move(settings)};
-}
-
 // Visits each call of an update that computes in memory of tiers.
 template <class F>
 void each_host_update(const Plan& plan, F visit) {
@@ -81,7 +73,7 @@ uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& regist
 }
 
 std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host) {
-  Section options = defaults_of(registry, host_device);
+  Section options = default_options(registry, host_device);
   options.set("threads", host.integer("threads"), "host.threads");
   return std::make_unique<Kernels>(registry, host_device, options);
 }
@@ -123,7 +115,7 @@ Host make_host(const Offload& offload, const Section& section, Registry& registr
   for (const Offload::Tier& tier : offload.tiers) host.tiers.push_back(open_tier(registry, tier, section, local_rank));
   host.kernels = kernels;
   if (kernels)
-    host.device = std::make_unique<Device>(registry, host_device, defaults_of(registry, host_device), local_rank);
+    host.device = std::make_unique<Device>(registry, host_device, default_options(registry, host_device), local_rank);
   return host;
 }
 

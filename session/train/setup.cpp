@@ -133,6 +133,19 @@ static std::string owner_of_unknown_op(const std::string& message, const Registr
   return "";
 }
 
+// The ops that the device leaves to another one; "" if it leaves none.
+static std::string left_ops(const Plan& plan, const Kernels& kernels) {
+  std::set<std::string> all, left;
+  for (const Call& call : plan.calls) {
+    if (call.op->collective || call.storage || call.on_host) continue;
+    all.insert(call.op->id);
+    if (&kernels.serving(call) != &kernels) left.insert(call.op->id);
+  }
+  if (left.empty()) return "";
+  return fmt::format("device {} leaves {} of {} ops to device {}: {}", kernels.device(), left.size(), all.size(),
+                     kernels.fallback()->device(), fmt::join(left, ", "));
+}
+
 // With neither `training` nor `generate`: only for evaluating.
 static Setup make_parts(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
                         const Communicator* comm, Use use, const Readable& readable) {
@@ -247,6 +260,8 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
   if (training)
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
+  if (training && use != Use::sketch && s.kernels && s.kernels->fallback())
+    if (std::string note = left_ops(s.plan, *s.kernels); !note.empty()) s.notes.push_back(std::move(note));
   note_threads(config, s.target, world.local_size, s.notes);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (job) s.job = host_bytes_of(*job, s.model, s.plan);

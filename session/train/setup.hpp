@@ -27,14 +27,15 @@ struct Setup {
   Observers observers;
   Model model;
   Plan plan;
-  std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's
-  uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
-  uint64_t model_overhead = 0;     // and of the model's plugin: its code
-  uint64_t data = 0;               // bytes of host memory that the data source keeps, once it is open
-  uint64_t snapshot = 0;           // bytes of host memory for asynchronous checkpoints
-  uint64_t job = 0;                // bytes of host memory that a job takes
-  uint64_t kept = 0;               // bytes on disk of what it keeps
-  uint64_t stored = 0;             // tensors of the weights, if they are only read
+  // Keys of [zero] without effect; ops left to another device; sequences longer than the model's.
+  std::vector<std::string> notes;
+  uint64_t comm_overhead = 0;   // bytes of host memory of the communicator, with several ranks
+  uint64_t model_overhead = 0;  // and of the model's plugin: its code
+  uint64_t data = 0;            // bytes of host memory that the data source keeps, once it is open
+  uint64_t snapshot = 0;        // bytes of host memory for asynchronous checkpoints
+  uint64_t job = 0;             // bytes of host memory that a job takes
+  uint64_t kept = 0;            // bytes on disk of what it keeps
+  uint64_t stored = 0;          // tensors of the weights, if they are only read
 };
 
 // Values of a run's plan that others can read, besides those that training needs.

@@ -73,7 +73,7 @@ eng::Config config(const Model& m, const On& on, uint32_t rank) {
         file("cpu/cpu"), file("mamba/mamba"), on.delay, on.seed, on.graphs, rank ? -1 : on.held, rank ? -1 : on.freed,
         rank ? -1 : on.late, on.patience, on.uncapturable, on.mortal);
   else
-    text += on.device == "cpu" ? "threads = 1\n" : "attention = 'own'\n";
+    text += on.device == "cuda" ? "attention = 'own'\n" : "threads = 1\n";
   text += "[offload]\n" + on.offload;
   return eng::Config::parse(text, "devices.toml", ".", {}, eng::schemas_of(registry()));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -36,17 +37,31 @@ constexpr const char* their_id = "org.example.my_thing";
 
 struct Kind {
   const char *name, *id, *called;
-  int ranks;  // with which it trains
+  int ranks = 1;                          // with which it trains
+  const char *options = "", *after = "";  // of `check`: what `plugins test` is given; what follows the training
 };
 
-constexpr Kind kinds[] = {{"model", "eng.model/1", "a model", 1},
-                          {"op", "eng.model/1", "an op with kernels, and a model that uses it", 1},
-                          {"optimizer", "eng.optimizer/1", "an optimizer", 1},
-                          {"precision", "eng.precision/1", "a precision policy", 1},
+constexpr const char* then_analyse = R"(
+"$engine" --plugin-path "$plugin" analyse "$work/run" --job my_thing --out "$work/analysis"
+cat "$work/analysis/my_thing.json")";
+constexpr const char* then_generate = R"(
+"$engine" --plugin-path "$plugin" generate "$work/run" "The " --tokens 16)";
+
+constexpr Kind kinds[] = {{"model", "eng.model/1", "a model"},
+                          {"op", "eng.model/1", "an op with kernels, and a model that uses it"},
+                          {"optimizer", "eng.optimizer/1", "an optimizer"},
+                          {"precision", "eng.precision/1", "a precision policy"},
                           {"zero", "eng.zero/1", "a ZeRO strategy", 2},
-                          {"schedule", "eng.schedule/1", "a schedule", 1},
-                          {"data", "eng.data/1", "a data source", 1},
-                          {"observer", "eng.observer/1", "an observer", 1}};
+                          {"schedule", "eng.schedule/1", "a schedule"},
+                          {"data", "eng.data/1", "a data source"},
+                          {"tokenizer", "eng.data/1", "a tokenizer, and a data source that uses it", 1,
+                           R"( "paths=[\"$project/README.md\"]")", then_generate},
+                          {"observer", "eng.observer/1", "an observer"},
+                          {"job", "eng.job/1", "a job", 1, "", then_analyse},
+                          {"device", "eng.device/1", "a device"},
+                          {"tier", "eng.tier/1", "a tier"},
+                          {"comm", "eng.comm/1", "a communicator", 2},
+                          {"embed", "eng.embed/1", "a program with the engine inside"}};
 
 struct Language {
   const char *name, *called, *source;
@@ -145,22 +160,27 @@ std::string filled(std::string text, const Project& project) {
   replace(text, "@SOURCE@", project.language.source);
   replace(text, "@BUILD@", build_commands(project));
   replace(text, "@RANKS@", std::to_string(project.kind.ranks));
+  replace(text, "@OPTIONS@", project.kind.options);
+  replace(text, "@AFTER@", project.kind.after);
   replace(text, "@RUN@", project.kind.ranks > 1 ? fmt::format(" --ranks {}", project.kind.ranks) : "");
   replace(text, their_id, project.id);
   replace(text, their_name, project.name);
   return text;
 }
 
-// The place of a template's file in the project; "" if it is not of it.
-std::string place_of(std::string_view path, const Project& project) {
+// The files of a project, by their places in it. Of two for one place, that of the kind is taken.
+std::map<std::string, const TemplateFile*> files_of(const Project& project) {
   const std::string kind = project.kind.name, language = project.language.name;
-  for (const std::string& folder : {kind + "/" + language + "/", std::string("any/"), language + "/", kind + "/"})
-    if (path.starts_with(folder)) {
-      const std::string rest(path.substr(folder.size()));
-      // A kind's own files; those of its other languages lie deeper.
-      return folder == kind + "/" && rest.find('/') != std::string::npos ? "" : filled(rest, project);
+  std::map<std::string, const TemplateFile*> out;
+  for (const std::string& folder : {kind + "/" + language + "/", kind + "/", language + "/", std::string("any/")})
+    for (const TemplateFile& one : templates) {
+      if (!one.path.starts_with(folder)) continue;
+      const std::string rest(one.path.substr(folder.size()));
+      // A kind's own files; those of its languages lie deeper.
+      if (folder == kind + "/" && rest.find('/') != std::string::npos) continue;
+      out.try_emplace(filled(rest, project), &one);
     }
-  return "";
+  return out;
 }
 
 std::vector<std::string> write(const Project& project) {
@@ -170,21 +190,18 @@ std::vector<std::string> write(const Project& project) {
     throw Error(Exit::usage, fmt::format("{} already exists", project.folder.string()),
                 "nothing is overwritten: choose another DIR");
   std::vector<std::string> out;
-  for (const TemplateFile& one : templates) {
-    const std::string place = place_of(one.path, project);
-    if (place.empty()) continue;
+  for (const auto& [place, one] : files_of(project)) {
     const fs::path path = project.folder / place;
     if (fs::create_directories(path.parent_path(), error); error)
       disk_error("make the folder", path.parent_path(), error.value());
     std::ofstream file(path);
-    file << filled(std::string(one.text), project);
+    file << filled(std::string(one->text), project);
     file.close();
     if (!file) disk_error("write", path, errno);
     const auto run = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
-    if (one.executable) fs::permissions(path, run, fs::perm_options::add);
+    if (one->executable) fs::permissions(path, run, fs::perm_options::add);
     out.push_back(place);
   }
-  std::sort(out.begin(), out.end());
   return out;
 }
 

@@ -55,7 +55,8 @@ bool Machine::serves(const Call& call) const {
 
 std::vector<Array> Machine::run(const Call& call, const std::vector<Array>& given, const How& how,
                                 const eng_kernel* kernel) {
-  const eng_kernel& k = kernel ? *kernel : kernels_.find(call);
+  const Kernels& kernels = kernel ? kernels_ : kernels_.serving(call);
+  const eng_kernel& k = kernel ? *kernel : kernels.find(call);
   const bool apart = !kernels_.host_memory() && !(k.flags & ENG_KERNEL_HOST);
   std::vector<Array> in = given, out;
   for (const eng_desc& d : call.out) out.emplace_back(d, how.fill);
@@ -67,7 +68,7 @@ std::vector<Array> Machine::run(const Call& call, const std::vector<Array>& give
     }
   Call used = call;
   if (how.parallel) used.parallel = how.parallel;
-  const CallArgs args(used, info().parallel, &info());
+  const CallArgs args(used, kernels.info().parallel, &kernels.info());
   Sink sink;
   uint64_t scratch_bytes = 0, again = 0;
   const auto where = [&] { return "device " + name() + ", " + call.op->id; };
@@ -106,10 +107,11 @@ std::vector<Array> Machine::run(const Call& call, const std::vector<Array>& give
   uint8_t* const scratch_at = scratch_bytes ? stage.send(scratch) : nullptr;
 
   Prepared prepared{k};
-  sink.check(k.prepare(device_.self(), args.get(), &prepared.state, sink.get()), Exit::environment, where);
+  void* const self = device_.of(kernels).self();
+  sink.check(k.prepare(self, args.get(), &prepared.state, sink.get()), Exit::environment, where);
   sink.check(k.bind(prepared.state, views.data(), static_cast<uint32_t>(n), scratch_at, &prepared.record, sink.get()),
              Exit::environment, where);
-  const eng_exec exec = {sizeof(eng_exec), 0, queue_};
+  const eng_exec exec = {sizeof(eng_exec), 0, &kernels == &kernels_ ? queue_ : nullptr};
   for (int time = 0; time < (how.twice ? 2 : 1); ++time) {
     sink.check(k.launch(prepared.record, &exec, sink.get()), Exit::environment, where);
     device_.sync();

@@ -24,10 +24,11 @@ Team::Team(const std::vector<Plan>& plans, Machine& machine) : machine_(machine)
     for (const Call& call : plans[r].calls) {
       rank.states.push_back(nullptr);
       if (call.op->collective) continue;
-      const CallArgs args(call, machine.info().parallel, &machine.info());
+      const Kernels& kernels = machine.kernels().serving(call);
+      const CallArgs args(call, kernels.info().parallel, &kernels.info());
       Sink sink;
       sink.check(
-          machine.kernels().find(call).prepare(machine.device().self(), args.get(), &rank.states.back(), sink.get()),
+          kernels.find(call).prepare(machine.device().of(kernels).self(), args.get(), &rank.states.back(), sink.get()),
           Exit::environment, call.op->id);
     }
     for (const Program& program : plans[r].programs) {
