@@ -16,7 +16,7 @@
 #include <iostream>
 #include <random>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/memory/layout.hpp"

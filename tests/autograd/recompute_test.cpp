@@ -2,7 +2,7 @@
 // What [recompute] keeps, and what that costs, on a model whose every byte can be counted by hand.
 #include <catch2/catch.hpp>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "core/base/error.hpp"
 #include "tests/trace/gradient_check.hpp"
 
