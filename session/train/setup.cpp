@@ -301,7 +301,7 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     if (!is_saved(t)) continue;
     const eng_desc& d = t.desc;
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
-    const bool exported = !(t.flags & ENG_PARAM_NOT_EXPORTED);
+    const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id, exported}};
     for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
       if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
