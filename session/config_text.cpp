@@ -17,12 +17,12 @@ void tell_option(const Option& option, std::string& out) {
                      printable(describe(option) + (option.help.empty() ? "" : ": " + option.help), 2000));
 }
 
-// [[observers]]: what each entry has.
-void tell_observers(const SchemaSource& plugins, std::string& out) {
-  out += "#\n# each [[observers]] has\n";
-  for (const Option& option : observer_options()) tell_option(option, out);
-  for (const std::string& name : plugins.names("eng.observer/1"))
-    if (const PluginSchema* plugin = plugins.find("eng.observer/1", name)) {
+// [[observers]], [[transforms]]: what each entry has.
+void tell_entries(const std::string& section, const SchemaSource& plugins, std::string& out) {
+  out += fmt::format("#\n# each [[{}]] has\n", section);
+  for (const Option& option : *entry_keys(section)) tell_option(option, out);
+  for (const std::string& name : plugins.names(entry_kind(section)))
+    if (const PluginSchema* plugin = plugins.find(entry_kind(section), name)) {
       out += fmt::format("#\n# and with plugin = {}{}\n", toml_text(name),
                          plugin->options.empty() ? ": no more keys" : "");
       for (const Option& option : plugin->options) tell_option(option, out);
@@ -73,7 +73,7 @@ std::string schema_text(const SchemaSource& plugins, const std::vector<std::stri
     if (!whole && std::none_of(names.begin(), names.end(), wanted)) continue;
     out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section.name);
     for (const Option& option : section.options) tell_option(option, out);
-    if (section.name == "observers") tell_observers(plugins, out);
+    if (entry_keys(section.name)) tell_entries(section.name, plugins, out);
     for (const std::string& name : names)
       if (const PluginSchema* plugin = whole || wanted(name) ? plugins.find(section.kind, name) : nullptr)
         tell_plugin(section, name, *plugin, out);

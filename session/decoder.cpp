@@ -38,6 +38,7 @@ Fill Decoder::fill() {
 }
 
 void Decoder::load(const std::filesystem::path& weights, const Pretrained& names, const WeightsProgress& progress) {
+  if (has_optional(setup_.plan)) executor_->run("init");
   load_weights(weights, names, parameters(setup_.plan), fill(), progress);
   ready();
 }

@@ -126,7 +126,9 @@ std::function<void(const Model&)> weights_check(const Config& config, const Regi
     std::vector<TensorSpec> all;
     for (const Parameter& p : model.params)
       all.push_back({p.name, kParameterRole, p.desc.dtype, {p.desc.dims, p.desc.dims + p.desc.ndim}});
-    load_weights(find_weights(source), pretrained_table(config, registry), whole(all), {});
+    std::vector<TensorShare> shares = whole(all);
+    for (size_t k = 0; k < all.size(); ++k) shares[k].optional = (model.params[k].flags & ENG_PARAM_OPTIONAL) != 0;
+    load_weights(find_weights(source), pretrained_table(config, registry), shares, {});
   };
 }
 

@@ -19,10 +19,13 @@
 extern "C" {
 #endif
 
-#define ENG_PARAM_NO_DECAY 1u /* no weight decay (norms, biases) */
-#define ENG_PARAM_FP32 2u     /* stays fp32 under every precision policy */
+#define ENG_PARAM_NO_DECAY 1u      /* no weight decay (norms, biases) */
+#define ENG_PARAM_FP32 2u          /* stays fp32 under every precision policy */
+#define ENG_PARAM_FROZEN 4u        /* keeps its value in training: it has no gradient and no optimizer state */
+#define ENG_PARAM_OPTIONAL 8u      /* weights that a run starts from need not have it: it is then initialised */
+#define ENG_PARAM_NOT_EXPORTED 16u /* checkpoints have it; what is exported for other programs does not */
 
-/* A parameter as the model declares it.
+/* A parameter as the model, or a transform, declares it.
  * `name` is its name in checkpoints, as the model's Hugging Face files spell it. Names are unique and have 1 to 1000
  * bytes without control characters. A name must not equal PARAMETER.STATE, where PARAMETER is another parameter's name
  * and STATE the name of a state of the optimizer.
@@ -70,7 +73,8 @@ typedef struct eng_build_api {
   /* Type and shape of a value; inside eng_model.declare, of a parameter.
    *   Call: [plan & !inside eng_axis.create]  since 1.0 */
   eng_status (*shape)(eng_build *, eng_id value, eng_desc *out, eng_error *);
-  /* Declares a parameter. Its id is passed to `block`.  Call: [plan & inside eng_model.declare]  since 1.0 */
+  /* Declares a parameter. In a model its id is passed to `block`; in a transform it is a value of the block.
+   *   Call: [plan & inside eng_model.declare or eng_transform.apply]  since 1.0 */
   eng_status (*param)(eng_build *, const eng_param *, eng_id *out, eng_error *);
   /* Appends a block. Blocks run in the order in which they are declared. The outputs of one are the inputs of the next.
    * Blocks with equal `tmpl` share one template, which is traced once. Their parameters and inputs must agree in
@@ -84,18 +88,19 @@ typedef struct eng_build_api {
    * (engine/data.h). A label of -100 is ignored. If the data do not provide it, that is an error, which names the model,
    * the field and the source; `offers` asks first. If an op of the standard vocabulary takes values of an i32 field as
    * indices of a table, the host checks what is read against the table.
-   *   Call: [plan & inside eng_model.trace]  since 1.0 */
+   *   Call: [plan & inside eng_model.trace or eng_transform.apply]  since 1.0 */
   eng_status (*batch)(eng_build *, const char *name, eng_id *out, eng_error *);
   /* A constant table, which all blocks of the template share. `desc->dtype` is ENG_F32 or ENG_I32. `data` has as many
    * elements as `desc` says; the host copies them.
-   *   Call: [plan & inside eng_model.trace]  since 1.0 */
+   *   Call: [plan & inside eng_model.trace or eng_transform.apply]  since 1.0 */
   eng_status (*constant)(eng_build *, const eng_desc *desc, const void *data, eng_id *out, eng_error *);
   /* Emits an op. in[k] = 0 is an absent optional input. If out[k] is 0 on entry, the host makes a new value and writes
    * its id there. If it is not 0, the op writes into that value. Moves and updates may do this, not models. The value
    * must be writable there, and have exactly the type and shape of the output. n_out may be less than the number of the
    * op's outputs, but not more. Attributes that the op does not know are ignored. If an attribute is given twice, the
    * first one counts. Only moves and updates may emit collectives (engine/comm.h), and only if there are several ranks.
-   *   Call: [plan & inside eng_model.trace, eng_axis.move or update, or eng_optimizer.update]  since 1.0 */
+   *   Call: [plan & inside eng_model.trace, eng_transform.apply, eng_axis.move or update, or eng_optimizer.update]
+   *   since 1.0 */
   eng_status (*emit)(eng_build *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
   /* The rank that this plan is for, and the number of ranks. A model or an op cannot ask: every rank traces the same.
@@ -122,7 +127,7 @@ typedef struct eng_build_api {
   /* Asks whether `batch` may ask for this field: *out becomes 1 or 0. All templates of a trace get the same answers.
    * When texts are generated, a sequence is one document and has no loss, so "segments", "positions" and "loss_weights"
    * are not offered.
-   *   Call: [plan & inside eng_model.trace]  since 1.0 */
+   *   Call: [plan & inside eng_model.trace or eng_transform.apply]  since 1.0 */
   eng_status (*offers)(eng_build *, const char *name, int32_t *out, eng_error *);
 } eng_build_api;
 

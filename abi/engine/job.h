@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 #define ENG_JOB_KIND "eng.job/1"
-#define ENG_JOB_DRAFT "job-1" /* see engine/plugin.h */
+#define ENG_JOB_DRAFT "job-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_JOB_
 #define ENG_DRAFT_JOB_ "'" ENG_JOB_KIND "' = '" ENG_JOB_DRAFT "'\n"
 

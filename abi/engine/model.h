@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 #define ENG_MODEL_KIND "eng.model/1"
-#define ENG_MODEL_DRAFT "model-2" /* see engine/plugin.h */
+#define ENG_MODEL_DRAFT "model-3" /* see engine/plugin.h */
 #undef ENG_DRAFT_MODEL_
 #define ENG_DRAFT_MODEL_ "'" ENG_MODEL_KIND "' = '" ENG_MODEL_DRAFT "'\n"
 

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define ENG_OBSERVER_KIND "eng.observer/1"
-#define ENG_OBSERVER_DRAFT "observer-1" /* see engine/plugin.h */
+#define ENG_OBSERVER_DRAFT "observer-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_OBSERVER_
 #define ENG_DRAFT_OBSERVER_ "'" ENG_OBSERVER_KIND "' = '" ENG_OBSERVER_DRAFT "'\n"
 

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 #define ENG_OPTIMIZER_KIND "eng.optimizer/1"
-#define ENG_OPTIMIZER_DRAFT "optimizer-5" /* see engine/plugin.h */
+#define ENG_OPTIMIZER_DRAFT "optimizer-6" /* see engine/plugin.h */
 #undef ENG_DRAFT_OPTIMIZER_
 #define ENG_DRAFT_OPTIMIZER_ "'" ENG_OPTIMIZER_KIND "' = '" ENG_OPTIMIZER_DRAFT "'\n"
 

@@ -20,7 +20,7 @@
  * followed. A plugin with an optimizer begins with:
  *   draft = 'draft-9'
  *   [drafts]
- *   'eng.optimizer/1' = 'optimizer-5'
+ *   'eng.optimizer/1' = 'optimizer-6'
  * A kind that somebody else defined (reverse DNS) has no line in [drafts].
  *
  * The description

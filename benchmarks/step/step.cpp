@@ -16,11 +16,11 @@
 #include <iostream>
 #include <random>
 
-#include "core/autograd/recompute.hpp"
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/memory/layout.hpp"
 #include "core/plan/emitter.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
 #include "session/json.hpp"

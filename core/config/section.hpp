@@ -2,6 +2,8 @@
 // One section of the resolved configuration: every key with its type and origin, and the same as a plugin reads it.
 #pragma once
 
+#include <memory>
+
 #include "core/base/error.hpp"
 #include "core/config/value.hpp"
 
@@ -50,5 +52,16 @@ class Options {
  private:
   eng_options table_{};
 };
+
+// A plugin's object, which destroys itself. `create` is given the options, what else it takes, and where to put itself.
+// Throws Error(Exit::usage), prefixed with `where`.
+template <class Table, class... More>
+std::shared_ptr<void> make_object(const Table& table, const Section& section, const std::string& where, More... more) {
+  Options options(section);
+  Sink sink;
+  void* self = nullptr;
+  sink.check(table.create(options.get(), more..., &self, sink.get()), Exit::usage, where);
+  return std::shared_ptr<void>(self, [destroy = table.destroy](void* p) { destroy(p); });
+}
 
 }  // namespace eng

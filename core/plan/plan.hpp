@@ -128,6 +128,7 @@ struct Tensor {
   eng_desc desc{};
   Id part = 0;  // of Plan::ranks; 0: every rank holds all of it
   std::vector<HeldRange> ranges;
+  uint32_t flags = 0;  // of a parameter: ENG_PARAM_*
   View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
 

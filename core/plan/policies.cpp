@@ -11,20 +11,10 @@
 namespace eng {
 namespace {
 
-// `create` is given the options, what else it takes, and where to put itself.
-template <class Table, class... More>
-std::shared_ptr<void> create(const Table& table, const Section& section, const std::string& where, More... more) {
-  Options options(section);
-  Sink sink;
-  void* self = nullptr;
-  sink.check(table.create(options.get(), more..., &self, sink.get()), Exit::usage, where);
-  return std::shared_ptr<void>(self, [destroy = table.destroy](void* p) { destroy(p); });
-}
-
 std::shared_ptr<void> create_axis(const eng_axis& table, const Section& section, const std::string& where,
                                   Ranks& ranks) {
   RanksBuilder builder(ranks);
-  auto self = create(table, section, where, static_cast<eng_build*>(&builder));
+  auto self = make_object(table, section, where, static_cast<eng_build*>(&builder));
   builder.check(where);
   return self;
 }
@@ -64,7 +54,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
                             name, table.granularity, chunk),
                 "its granularity must divide that, or be 0: whole parameters");
   const Section all = section.with("train.steps", training.steps).with("train.peak_rate", training.peak_rate);
-  Optimizer out{name, table, create(table, all, "[optimizer] " + name), {}};
+  Optimizer out{name, table, make_object(table, all, "[optimizer] " + name), {}};
   out.groups.push_back(std::make_shared<Optimizer::Group>(all));
   const auto groups = section.settings().find("groups");
   if (groups == section.settings().end()) return out;
@@ -73,7 +63,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
     for (const auto& [key, value] : given.values) own = own.with(key, value);
     const auto scale = given.values.find("learning_rate_scale");
     // A group's options must satisfy `create`, as the section's do.
-    create(table, own, fmt::format("[optimizer] {}, group {}", name, out.groups.size()));
+    make_object(table, own, fmt::format("[optimizer] {}, group {}", name, out.groups.size()));
     const auto group = std::make_shared<Optimizer::Group>(own);
     group->match = std::get<std::vector<std::string>>(given.values.at("match"));
     if (scale != given.values.end()) group->rate_scale = std::get<double>(scale->second);
@@ -83,7 +73,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
 }
 
 Observer make_observer(const std::string& name, const eng_observer& table, const Section& section) {
-  return {name, table, create(table, section, "[[observers]] " + name)};
+  return {name, table, make_object(table, section, "[[observers]] " + name)};
 }
 
 std::vector<Policy::State> Policy::states() const {

@@ -244,7 +244,8 @@ void States::make_tensors() {
     const size_t u = homes_.unit_of(p);
     const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
       desc.dtype = home.view.desc.dtype;
-      plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, homes_.ranges(home, p)});
+      plan_.tensors.push_back(
+          {model_.params[p].name, role, desc, home.part, homes_.ranges(home, p), model_.params[p].flags});
     };
     const eng_desc& own = model_.params[p].desc;
     add("parameter", master[u], own);

@@ -9,19 +9,12 @@
 #include "core/autograd/backward.hpp"
 #include "core/base/error.hpp"
 #include "core/memory/layout.hpp"
+#include "core/rewrite/freeze.hpp"
 #include "core/verify/verify.hpp"
 
 namespace eng {
 
 namespace {
-
-void freeze_parameters(Model& model, const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns)
-    for (uint32_t p : select(model, pattern, "train.freeze")) model.params[p].frozen = true;
-  if (std::all_of(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.frozen; }))
-    throw Error(Exit::usage, "train.freeze leaves no parameter to train",
-                "remove a pattern; `engine eval` measures without training");
-}
 
 // Gives every block a template with a backward. Blocks traced as one template share it if the same of their parameters
 // are frozen and all or none of them need the gradient of their input.
@@ -54,10 +47,11 @@ void derive(Model& model, bool freezing) {
 
 Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                   int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze, bool runs,
-                  const Offered& offered) {
+                  const Offered& offered, const std::vector<Transform>& transforms) {
   Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered);
-  if (!freeze.empty()) freeze_parameters(model, freeze);
-  derive(model, !freeze.empty());
+  for (const Transform& transform : transforms) rewrite(model, transform, {dtype, runs, offered});
+  eng::freeze(model, freeze);
+  derive(model, freezes(model));
   const Template& head = model.templates.at(model.blocks.back().tmpl);
   if (head.outputs.size() != 1 || count(head.graph.value(head.outputs[0]).desc) != 1)
     throw Error(Exit::environment, "model " + name + ": the last block must output only the loss");

@@ -16,6 +16,7 @@
 #include "engine/plugin.h"
 #include "engine/policy.h"
 #include "engine/tier.h"
+#include "engine/transform.h"
 
 namespace eng {
 
@@ -32,6 +33,8 @@ template <>
 inline constexpr uint32_t required_bytes<eng_job> = offsetof(eng_job, site);
 template <>
 inline constexpr uint32_t required_bytes<eng_axis> = offsetof(eng_axis, states);
+template <>
+inline constexpr uint32_t required_bytes<eng_transform> = offsetof(eng_transform, flags);
 template <>
 inline constexpr uint32_t required_bytes<eng_tier> = offsetof(eng_tier, host_bytes);
 

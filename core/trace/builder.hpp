@@ -20,7 +20,8 @@ struct Parameter {
   uint32_t flags = 0;  // ENG_PARAM_*
   std::string init_op;
   Attrs init;
-  bool frozen = false;  // keeps its value in training: no gradient, no state, no update
+  bool frozen = false;        // keeps its value in training: no gradient, no state, no update
+  std::string added_by = {};  // the transform that declared it; "": the model
 };
 
 // Copies a list from a plugin. Throws std::runtime_error if it is NULL and n > 0, or if an attribute has no key.

@@ -2,12 +2,10 @@
 #include "core/trace/model.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <set>
 
 #include "core/base/text.hpp"
 #include "core/config/names.hpp"
+#include "core/trace/tracing.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -15,21 +13,12 @@ namespace {
 
 class Declaring final : public Builder {
  public:
-  explicit Declaring(Model& model) : model_(model) {}
+  explicit Declaring(Model& model) : model_(model), parameters_(model) {}
   eng_desc shape(Id value) override {
     if (!value || value > model_.params.size()) throw Error(Exit::environment, "no such parameter");
     return model_.params[value - 1].desc;
   }
-  Id param(Parameter p) override {
-    if (!names_.insert(p.name).second) throw Error(Exit::environment, "parameter " + p.name + " is declared twice");
-    if (!p.desc.ndim) throw Error(Exit::environment, "parameter " + p.name + " has no dimensions");
-    elements_ += count(p.desc);
-    if (elements_ > int64_t{1} << 56) throw Error(Exit::environment, "all parameters have more than 2^56 elements");
-    if (const Op* op = find_op(p.init_op); !op || op->max_in)
-      throw Error(Exit::environment, "parameter " + p.name + " has an unknown init op: " + p.init_op);
-    model_.params.push_back(std::move(p));
-    return static_cast<Id>(model_.params.size());
-  }
+  Id param(Parameter p) override { return parameters_.add(std::move(p)) + 1; }
   void block(std::string name, uint32_t tmpl, std::vector<Id> params) override {
     Block block{std::move(name), tmpl, {}};
     for (Id p : params) {
@@ -44,97 +33,7 @@ class Declaring final : public Builder {
 
  private:
   Model& model_;
-  int64_t elements_ = 0;
-  std::set<std::string> names_;
-};
-
-template <class Fields>
-auto find_field(Fields& fields, const std::string& name) {
-  return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
-}
-
-class Tracing final : public Builder {
- public:
-  Tracing(Model& model, Template& block, const Offered& offered, int32_t dtype, bool last, bool runs)
-      : model_(model), block_(block), offered_(offered), dtype_(dtype), last_(last), runs_(runs) {}
-  eng_desc shape(Id value) override {
-    if (!value || value > block_.graph.size()) throw Error(Exit::environment, "no such value");
-    return block_.graph.value(value).desc;
-  }
-  Id batch(const std::string& name) override {
-    auto& read = model_.fields;
-    auto field = find_field(read, name);
-    if (field == read.end()) {
-      const auto given = find_field(offered_.fields, name);
-      if (given == offered_.fields.end()) refuse_field(name);
-      field = read.insert(read.end(), *given);
-    }
-    const auto index = static_cast<uint32_t>(field - read.begin());
-    Id& id = batches_[index];
-    if (!id) {
-      const eng_desc desc = make_desc(field->dtype, {model_.micro_batch, model_.sequence_length});
-      id = block_.graph.add({SymbolKind::batch, desc, index});
-    }
-    return id;
-  }
-  bool offers(const std::string& name) override {
-    return find_field(model_.fields, name) != model_.fields.end() ||
-           find_field(offered_.fields, name) != offered_.fields.end();
-  }
-  Id constant(const eng_desc& desc, const void* data) override {
-    const char* first = static_cast<const char*>(data);
-    Constant constant{desc, {}};
-    if (runs_) constant.data.assign(first, first + bytes(desc));
-    block_.constants.push_back(std::make_shared<const Constant>(std::move(constant)));
-    return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
-  }
-  void term(Id value, std::string name, double weight) override {
-    constexpr size_t most = 64, longest = 40;
-    const auto refuse = [&](const std::string& why) {
-      throw Error(Exit::environment, fmt::format("term `{}` of the loss: {}", printable(name, longest), why));
-    };
-    if (!last_) refuse("only the last block may name terms");
-    if (name.empty() || name.size() > longest ||
-        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") != std::string::npos)
-      refuse(fmt::format("a name has 1 to {} characters a-z, 0-9, _ and dot", longest));
-    const eng_desc is = shape(value), must = make_desc(wide(dtype_), {1});
-    if (!same(is, must)) refuse(fmt::format("its value is {}, it must be {}", describe(is), describe(must)));
-    if (!std::isfinite(weight)) refuse("its weight is not a finite number");
-    for (const Term& other : block_.terms)
-      if (other.name == name) refuse("another term has this name");
-    if (block_.terms.size() == most) refuse(fmt::format("there are {} terms already, the limit", most));
-    block_.terms.push_back({std::move(name), weight, value});
-  }
-  std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override {
-    for (Id o : out)
-      if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
-    for (Id i : in)
-      if (i) shape(i);
-    if (op.random) {
-      size_t site = 0;  // the number of the op in the block
-      for (const Node& node : block_.graph.nodes) site += node.op->counts_as;
-      if (site >= random_sites)
-        throw Error(Exit::environment,
-                    fmt::format("{}: random ops must be among the first {} ops of a block", op.id, random_sites));
-      attrs.list.push_back({"site", static_cast<int64_t>(site), 0});
-    }
-    return block_.graph.emit(op, std::move(in), std::move(attrs));
-  }
-
- private:
-  [[noreturn]] void refuse_field(const std::string& name) const {
-    std::string names = "tokens, labels";
-    for (const Field& f : offered_.fields) names += ", " + f.name;
-    throw Error(name.empty() ? Exit::environment : Exit::usage,
-                fmt::format("the batch has no `{}`: {} provides {}", printable(name), offered_.by, names),
-                "choose a source that provides it ([data] plugin), or another model");
-  }
-  Model& model_;
-  Template& block_;
-  const Offered& offered_;
-  int32_t dtype_;  // of activations
-  bool last_, runs_;
-  std::map<uint32_t, Id> batches_;  // by field
+  Parameters parameters_;
 };
 
 // Owns the model plugin's object.
@@ -163,24 +62,17 @@ struct Instance {
   }
 };
 
-// A parameter's desc in the dtype in which compute reads it.
-eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
-  eng_desc desc = parameter.desc;
-  if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
-  return desc;
-}
-
 void trace_template(Model& model, const Instance& plugin, const Block& block, const std::vector<eng_desc>& inputs,
-                    int32_t dtype, bool last, bool runs, const Offered& offered) {
+                    const TraceFor& how, bool last) {
   Template& t = model.templates[block.tmpl];
   t.tmpl = block.tmpl;
   for (size_t k = 0; k < block.params.size(); ++k) {
-    const eng_desc desc = as_computed(model.params[block.params[k]], dtype);
+    const eng_desc desc = as_computed(model.params[block.params[k]], how.dtype);
     t.params.push_back(t.graph.add({SymbolKind::param, desc, static_cast<uint32_t>(k)}));
   }
   for (size_t k = 0; k < inputs.size(); ++k)
     t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
-  Tracing tracing(model, t, offered, dtype, last, runs);
+  Tracing tracing(model, t, how, last);
   Id out[8] = {};
   uint32_t n_out = 0;
   Sink sink;
@@ -213,7 +105,8 @@ void limit_field(Model& model, const Symbol& ids, int64_t rows, bool labels) {
   field.limit = field.limit ? std::min(field.limit, rows) : rows;
 }
 
-// Every token id below the model's stated vocabulary must have a row in its tables.
+}  // namespace
+
 void check_tables(Model& model) {
   for (const auto& block : model.blocks) {
     const Template& t = model.templates.at(block.tmpl);
@@ -236,8 +129,6 @@ void check_tables(Model& model) {
     }
   }
 }
-
-}  // namespace
 
 int64_t Model::parameter_count() const {
   int64_t n = 0;
@@ -270,7 +161,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
     bool first = k == 0, last = k + 1 == model.blocks.size();
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
-      trace_template(model, plugin, block, inputs, dtype, last, runs, offered);
+      trace_template(model, plugin, block, inputs, {dtype, runs, offered}, last);
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
@@ -289,6 +180,13 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
   }
   check_tables(model);
   return model;
+}
+
+void drop_unused_templates(Model& model) {
+  std::erase_if(model.templates, [&](const auto& entry) {
+    return std::none_of(model.blocks.begin(), model.blocks.end(),
+                        [&](const Block& b) { return b.tmpl == entry.first; });
+  });
 }
 
 std::vector<uint32_t> select(const Model& model, const std::string& pattern, const std::string& where) {

@@ -31,6 +31,14 @@ struct Offered {
   std::vector<Field> fields;
 };
 
+// What a transform did.
+struct Transformed {
+  std::string name;
+  size_t calls = 0, blocks = 0;  // that it replaced, and in how many blocks
+  size_t parameters = 0;         // that it added
+  size_t frozen = 0, flags = 0;  // other parameters that it froze, or whose flags it changed
+};
+
 struct Model {
   std::string plugin;
   eng_model_info info{};
@@ -39,6 +47,7 @@ struct Model {
   std::map<uint32_t, Template> templates;
   int64_t micro_batch = 0, sequence_length = 0;          // B, T
   std::vector<Field> fields = {{"tokens"}, {"labels"}};  // that some block reads, and always these two
+  std::vector<Transformed> transformed = {};             // in the order of the transforms
 
   int64_t parameter_count() const;
 };
@@ -50,6 +59,9 @@ eng_model_info describe_model(const std::string& name, const eng_model& table, c
 // Throws Error naming the plugin, the block and the op that refused.
 Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                     int64_t sequence_length, int32_t dtype, bool runs = true, const Offered& offered = {});
+
+// Removes the templates that no block has.
+void drop_unused_templates(Model& model);
 
 // Indices of the parameters that a pattern (config/names.hpp) matches. Throws Error(Exit::usage) with the nearest names
 // if there are none; `where` is the key with the pattern: "train.freeze".

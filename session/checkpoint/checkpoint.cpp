@@ -110,7 +110,7 @@ std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
       refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(*out.back())), other_model);
     wanted.erase(it);
   }
-  std::erase_if(wanted, [](const auto& entry) { return entry.first.second == kPolicyRole; });
+  std::erase_if(wanted, [](const auto& entry) { return entry.first.second == kPolicyRole || entry.second->optional; });
   if (!wanted.empty()) {
     const auto& [name, role] = wanted.begin()->first;
     refuse(directory,

@@ -17,10 +17,11 @@ namespace eng {
 // Fills exactly the ranges of the expected tensors, in any order, each element once, whichever ranks wrote them.
 // Without `fill`, checks only what needs no data. Together the ranks read and check every byte; with `only_role`, only
 // tensors of that role and of policies. What a policy keeps of its own is not needed by a run with another policy, and
-// not asked of a checkpoint of one: it is left out, or not filled. If anything else is damaged, missing, unexpected, or
-// of another type or shape, throws the same Error(Exit::checkpoint) on all ranks, naming the file or tensor; memory may
-// then be partly filled. Between F32, BF16 and F16 values are converted. A value that would not come back with its bits
-// is refused as well, unless `round` allows rounding.
+// not asked of a checkpoint of one: it is left out, or not filled. An optional tensor that the checkpoint lacks is not
+// filled either. If anything else is damaged, missing, unexpected, or of another type or shape, throws the same
+// Error(Exit::checkpoint) on all ranks, naming the file or tensor; memory may then be partly filled. Between F32, BF16
+// and F16 values are converted. A value that would not come back with its bits is refused as well, unless `round`
+// allows rounding.
 RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorShare>& expected,
                          const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "",
                          const Peers& peers = {}, bool round = false);

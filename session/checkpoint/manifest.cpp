@@ -53,11 +53,13 @@ Json to_json(const RunPoint& p) {
 }
 
 Json to_json(const ManifestTensor& t) {
-  return Json::object({{"name", t.name},
-                       {"role", t.role},
-                       {"dtype", dtype_safetensors(t.dtype)},
-                       {"shape", t.shape},
-                       {"slices", to_list(t.ranges)}});
+  Json out = Json::object({{"name", t.name},
+                           {"role", t.role},
+                           {"dtype", dtype_safetensors(t.dtype)},
+                           {"shape", t.shape},
+                           {"slices", to_list(t.ranges)}});
+  if (!t.exported) out["export"] = "no";
+  return out;
 }
 
 StoredRange read_range(const Json& json) {
@@ -99,6 +101,7 @@ ManifestTensor read_tensor(const Json& json) {
   ManifestTensor t;
   t.name = json.at("name").text();
   t.role = json.at("role").text();
+  t.exported = json.text_at("export") != "no";
   t.dtype = dtype_from_safetensors(dtype).value_or(0);
   if (!t.dtype) refuse("tensor `" + t.name + "`", "unknown element type `" + dtype + "`");
   for (const Json& n : json.at("shape").list()) t.shape.push_back(n.integer());

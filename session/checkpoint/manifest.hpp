@@ -33,7 +33,8 @@ struct TensorSpec {
   std::string role;  // "parameter", "policy", or the optimizer state's name
   int32_t dtype = 0;
   std::vector<int64_t> shape;
-  uint32_t id = 0;  // its number in the plan of whoever lists it; not stored
+  uint32_t id = 0;       // its number in the plan of whoever lists it; not stored
+  bool exported = true;  // with the weights as a Hugging Face directory
 };
 
 // A range of a logical tensor's elements and where it is stored. Several ranks may each hold a part of a tensor.

@@ -45,6 +45,7 @@ struct TensorShare : TensorSpec {
   // The number of ranks that hold exactly these ranges of all tensors with this number of copies. This rank is number
   // `copy` of them, and each writes a part. The Saver determines `copy`.
   uint32_t copies = 1, copy = 0;
+  bool optional = false;  // weights that are read need not have it
 };
 
 // Every rank holds all of every tensor.

@@ -41,20 +41,6 @@ const Schema& group_options() {
   return all;
 }
 
-const Schema& observer_options() {
-  static const Schema all = [] {
-    Option plugin{"plugin"}, name{"name"}, every{"every", Type::integer, int64_t{1}},
-        progress{"progress", Type::strings, std::vector<std::string>()};
-    plugin.help = "the observer's plugin", plugin.required = true;
-    name.help = "what the names of its numbers begin with; the plugin if absent";
-    every.help = "steps between the lines of metrics.jsonl that have its numbers; it computes them in every step";
-    every.min = 1, every.max = 1e9;
-    progress.help = "patterns of names, without the observer's, of numbers that the progress line shows";
-    return Schema{plugin, name, every, progress};
-  }();
-  return all;
-}
-
 Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                     const SchemaSource& plugins, std::filesystem::path base_dir) {
   std::ifstream file(path, std::ios::binary);

@@ -108,8 +108,12 @@ struct SectionSchema {
 const std::vector<SectionSchema>& section_schemas();
 // The keys of each of [[optimizer.groups]], in addition to the plugin's keys that are marked per_group.
 const Schema& group_options();
-// The keys of each of [[observers]], in addition to the plugin's.
-const Schema& observer_options();
+// The keys of each entry of [[observers]] or [[transforms]], in addition to its plugin's; nullptr for other sections.
+const Schema* entry_keys(const std::string& section);
+// The kind of their plugins: "eng.observer/1".
+std::string entry_kind(const std::string& section);
+// An entry with every key of the engine and of its plugin.
+Section entry_section(const std::string& section, const Table& given, const PluginSchema& plugin);
 // True if a directory can have this name: UTF-8 without '/' and control characters, neither "." nor "..".
 bool is_run_name(const std::string& name);
 // Gives the keys of [offload] that are not given the values that follow from the others.

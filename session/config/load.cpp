@@ -116,8 +116,9 @@ struct Resolver {
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
     auto* tables = wrong.code ? nullptr : std::get_if<Tables>(&value);
-    if (tables && schema.name == "observers")
-      for (Problem& problem : observer_problems(*tables, given.place, plugins)) add(schema.name, std::move(problem));
+    if (tables && entry_keys(schema.name))
+      for (Problem& problem : entry_problems(schema.name, *tables, given.place, plugins))
+        add(schema.name, std::move(problem));
     else if (tables)
       check_groups(schema, option, given, *tables);
     setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};

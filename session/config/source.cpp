@@ -44,7 +44,7 @@ void take(const toml::table& sections, const TextRange& at, const std::string& t
     const std::string name(key.str()), shown = printable(name);
     TextRange header = file ? place_of(key.source()) : at;
     header.length = std::max(header.length, shown.size());
-    if (name == "observers" && node.is_array()) {
+    if (entry_keys(name) && node.is_array()) {
       if (file) document.parts[name].header = header;
       put(name, "list", key, node);
     } else if (node.is_array_of_tables()) {

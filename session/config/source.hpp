@@ -53,8 +53,9 @@ Document read_document(const std::filesystem::path& file);
 Document read_resolved(const std::string& text, const std::filesystem::path& file);
 Document read_resolved(const std::filesystem::path& file);
 
-// The faults in the entries of [[observers]], which stand at `place`; converts their values.
-Problems observer_problems(Tables& observers, const TextRange& place, const SchemaSource& plugins);
+// The faults in the entries of [[SECTION]], which stand at `place`; converts their values.
+Problems entry_problems(const std::string& section, Tables& entries, const TextRange& place,
+                        const SchemaSource& plugins);
 
 // Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are
 // skipped.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "session/fits.hpp"
 #include "session/report/live.hpp"
 #include "session/report/report.hpp"

@@ -84,6 +84,7 @@ std::map<std::string, std::string> write_tensors(const fs::path& checkpoint, con
   std::vector<char> memory;
   // A checkpoint delivers its tensors in its own order, which is that of the shards.
   const Fill fill = [&](const TensorSpec& t, uint64_t, uint64_t count, const void* host) {
+    if (!t.exported) return;
     auto& [shard, sum] = sums.at(t.name);
     const uint64_t bytes = count * dtype_size(dtype);
     if (memory.size() < bytes) memory.resize(bytes);
@@ -144,10 +145,12 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
     throw Error(Exit::usage, to.string() + " already exists", "give --to a new directory");
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
-  std::vector<Shard> shards = divide(stored, dtype, shard_bytes);
+  std::vector<ManifestTensor> exported = stored;
+  std::erase_if(exported, [](const ManifestTensor& t) { return !t.exported; });
+  std::vector<Shard> shards = divide(exported, dtype, shard_bytes);
   const fs::path target = fs::absolute(to).lexically_normal(),
                  name = target.has_filename() ? target : target.parent_path();
-  Exported out{0, stored.size(), shards.size(), {}, {}};
+  Exported out{0, exported.size(), shards.size(), stored.size() - exported.size(), {}, {}};
   const fs::path temporary = new_folder_beside(name);
   try {
     const auto sums = write_tensors(checkpoint, {stored.begin(), stored.end()}, temporary, shards);

@@ -121,6 +121,7 @@ class Source {
     std::vector<std::pair<Stored, const TensorShare*>> out;
     for (const TensorShare& p : parameters) {
       const auto found = tensors_.find(p.name);
+      if (found == tensors_.end() && p.optional) continue;
       if (found == tensors_.end()) {
         problems_.push_back(fmt::format("{} {}: is missing", p.name, shape_text(p.shape)));
         if (is_vocabulary(p.name) && tensors_.count(table_of(p.name)))

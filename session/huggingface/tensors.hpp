@@ -9,9 +9,9 @@ namespace eng {
 
 // Fills exactly the ranges of the given parameters, each in its own element type, from the first that the directory
 // has: model.safetensors, the files that model.safetensors.index.json names, pytorch_model.bin, and those that
-// pytorch_model.bin.index.json names. `pretrained` says which names are accepted. Without `fill`, checks
-// only what needs no data. Throws an Error(Exit::checkpoint) that lists every tensor that is missing, unexpected, or of
-// another shape.
+// pytorch_model.bin.index.json names. An optional one may be missing, and is then not filled. `pretrained` says which
+// names are accepted. Without `fill`, checks only what needs no data. Throws an Error(Exit::checkpoint) that lists
+// every tensor that is missing, unexpected, or of another shape.
 void load_tensors(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill);
 

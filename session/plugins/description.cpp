@@ -111,6 +111,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
     {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},
     {ENG_JOB_KIND, ENG_JOB_DRAFT},
+    {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT},
 };
 
 // The reason why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not

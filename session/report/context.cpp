@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/context.hpp"
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "session/fits.hpp"
+#include "session/train/transforms.hpp"
 
 namespace eng {
 
@@ -29,6 +30,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.weights = weight_bytes(setup.plan, setup.precision);
   c.host_update = setup.host_update;
   c.kept = kept(setup.model);
+  c.transforms = transform_lines(setup.model);
   for (const Tensor& t : setup.plan.tensors)
     if (is_saved(t) && !saves_nothing(config.section("checkpoint"))) c.checkpoint += bytes(t.desc);
   if (setup.kept) c.checkpoint = setup.kept;

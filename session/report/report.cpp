@@ -171,6 +171,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("\n  frozen            {} of them: saves {} of gradients and {} of optimizer state{}",
                        frozen.parameters, size(frozen.gradients), size(frozen.states),
                        several(plan) ? ", of all ranks" : "");
+  for (const std::string& text : c.transforms) out += fmt::format("\n  transform         {}", text);
   out += fmt::format("\n  FLOPs per step    {:.4g}{}\n", plan.flops_per_step, several(plan) ? " of each rank" : "");
   out += fmt::format("  kept activations  {} of a micro-batch", size(c.kept.bytes));
   if (c.kept.again > 0) out += fmt::format("; {:.4g} of the FLOPs recompute others", c.kept.again * plan.accumulate);
@@ -281,6 +282,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                             {"world_size", plan.ranks.world.size},
                             {"ranks", Json::array({std::move(rank)})},
                             {"fits", fits_json(peak, c)}});
+  if (!c.transforms.empty()) out["transforms"] = c.transforms;
   if (!c.card.empty())
     out["described"] = Json::ordered({{"card", c.card},
                                       {"device_bytes", c.device_total},

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "session/estimate.hpp"
 #include "session/report/live.hpp"
 #include "session/report/peak.hpp"
@@ -24,8 +24,9 @@ struct ReportContext : Beside {
   uint64_t weights = 0;     // bytes of all weights, padding included: the unit of traffic
   std::optional<HostUpdate> host_update;
   Machine machine;
-  double step_at_peak = 0;  // seconds of a step at the device's peak; 0: unknown
-  Kept kept;                // activations, by [recompute]
+  double step_at_peak = 0;                   // seconds of a step at the device's peak; 0: unknown
+  Kept kept;                                 // activations, by [recompute]
+  std::vector<std::string> transforms = {};  // what each did
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks; 0: none is saved
   int64_t checkpoints = 0;  // number kept on disk; 0: all
 };

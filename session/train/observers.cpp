@@ -6,22 +6,6 @@
 #include "core/registry/registry.hpp"
 
 namespace eng {
-namespace {
-
-// An entry with every key of its plugin.
-Section section_of(const Table& given, const Schema& options) {
-  std::map<std::string, Setting> settings;
-  for (const Schema* schema : {&observer_options(), &options})
-    for (const Option& option : *schema) {
-      Value value = option.fallback;
-      fit(option, value);
-      settings[option.key] = {std::move(value), "default", false};
-    }
-  for (const auto& [key, value] : given.values) settings[key] = {value, "[[observers]]", true};
-  return Section("observers", std::move(settings));
-}
-
-}  // namespace
 
 Observers make_observers(const Config& config, Registry& registry) {
   Observers out;
@@ -29,7 +13,7 @@ Observers make_observers(const Config& config, Registry& registry) {
     const std::string& plugin = std::get<std::string>(given.values.at("plugin"));
     const Provided* provided = registry.find(ENG_OBSERVER_KIND, plugin);
     const auto table = registry.table<eng_observer>(ENG_OBSERVER_KIND, plugin);
-    const Section section = section_of(given, provided->schema.options);
+    const Section section = entry_section("observers", given, provided->schema);
     const std::string name = section.has("name") ? section.string("name") : plugin;
     for (const Observer& other : out.objects)
       if (other.name == name)

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "session/job/shown.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/report/bookkeeping.hpp"
@@ -12,6 +12,7 @@
 #include "session/train/activations.hpp"
 #include "session/train/fields.hpp"
 #include "session/train/schedule.hpp"
+#include "session/train/transforms.hpp"
 
 namespace eng {
 
@@ -81,10 +82,11 @@ static void check_blocks(const Model& model, const Section& section) {
 
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
-                   const std::vector<std::string>& freeze, bool runs, const Offered& offered) {
+                   const std::vector<std::string>& freeze, bool runs, const Offered& offered,
+                   const std::vector<Transform>& transforms) {
   const std::string& name = section.string("plugin");
   try {
-    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered);
+    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms);
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
     const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
@@ -185,12 +187,14 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   // A strategy may bring ops, too.
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
   if (training && !job) s.observers = make_observers(config, registry);  // these as well
+  const std::vector<Transform> transforms = make_transforms(config, registry, s.kernels ? "" : s.target.device);
   load_ops(registry);
   Offered offered = offered_fields(config, registry, generate > 0);
   add_fields(offered, readable.fields);
-  s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
-                  generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
-                  training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered);
+  s.model =
+      trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
+            generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
+            training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered, transforms);
   check_blocks(s.model, model);
   if (readable.traced) readable.traced(s.model);
   need_fields(readable.fields, s.model);
@@ -312,7 +316,8 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     if (!is_saved(t)) continue;
     const eng_desc& d = t.desc;
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
-    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id}};
+    const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
+    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id, exported}};
     for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
       if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
         all.back().count += e.count;
@@ -324,9 +329,15 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
   return out;
 }
 
+bool has_optional(const Plan& plan) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [](const Tensor& t) { return (t.flags & ENG_PARAM_OPTIONAL) != 0; });
+}
+
 std::vector<TensorShare> parameters(const Plan& plan) {
   auto out = saved_tensors(plan);
   std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
+  for (TensorShare& t : out) t.optional = (plan.tensors[t.id].flags & ENG_PARAM_OPTIONAL) != 0;
   return out;
 }
 

@@ -104,6 +104,7 @@ void Trainer::upload_counters(int64_t step, int64_t updates) {
 }
 
 void Trainer::initialise(const Weights& weights) {
+  if (weights && has_optional(setup_.plan)) executor_.run("init");
   if (weights) weights(parameters(setup_.plan), fill(), peers());
   executor_.run(weights ? "publish" : "init");
   upload_counters(0, 0);

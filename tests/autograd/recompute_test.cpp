@@ -2,8 +2,8 @@
 // The values that [recompute] keeps, and their cost, on a model whose every byte can be counted by hand.
 #include <catch2/catch.hpp>
 
-#include "core/autograd/recompute.hpp"
 #include "core/base/error.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "tests/trace/gradient_check.hpp"
 
 using namespace sketch;

@@ -54,6 +54,7 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
+  text += g.transforms;
   if (d.observe) text += "[[observers]]\nplugin = 'stats'\nparameters = true\n";
   return eng::Config::parse(text, "drawn.toml", ".", {}, schemas_of(registry()));
 }
@@ -96,7 +97,7 @@ std::string describe(const Group& g) {
   return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world, g.precision,
                      g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
                      g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
-         (g.packed ? "; packed" : "");
+         (g.packed ? "; packed" : "") + (g.transforms.empty() ? "" : "; " + g.transforms);
 }
 
 std::string describe(const Draw& d) {

@@ -29,6 +29,7 @@ struct Group {
   int steps = 3;
   std::map<int, Overflow> overflows = {};  // by step, from 0
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba
+  std::string transforms = {};             // [[transforms]]
 };
 
 // Settings that must not change them.

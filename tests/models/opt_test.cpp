@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "engine/ops.h"
 #include "engine_run.hpp"
 #include "model_host.hpp"

@@ -20,8 +20,9 @@ namespace sketch {
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision",
-                             "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
+    for (const char* file :
+         {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "zero/none", "zero/zero1",
+          "zero/zero2", "zero/zero3", "opt/opt", "mamba/mamba", "transform/low_rank"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
 #ifdef CUSTOM_OP
     search.extra.push_back(CUSTOM_OP);
@@ -51,15 +52,16 @@ struct Sketch {
   std::function<std::vector<eng_id>(eng_build*, uint32_t tmpl, const eng_id* params, const std::vector<eng_id>& in)>
       trace;
   eng_status trace_status = ENG_OK;
+  std::vector<eng::Transform> transforms;
 
   uint32_t param(const std::string& name, std::vector<int64_t> dims, uint32_t flags = 0) {
     params.push_back({name, std::move(dims), flags});
     return static_cast<uint32_t>(params.size() - 1);
   }
 
-  eng::Model model(int64_t b, int64_t t, int32_t dtype) const {
+  eng::Model model(int64_t b, int64_t t, int32_t dtype, bool runs = true) const {
     current() = this;
-    return eng::trace_model("sketch", table(), eng::Section(), b, t, dtype);
+    return eng::trace_model("sketch", table(), eng::Section(), b, t, dtype, {}, runs, {}, transforms);
   }
 
  private:

@@ -38,6 +38,16 @@ TEST_CASE("the shipped plugins whose test takes longer pass it", "[plugin_test][
   passes("mpi/mpi", {}, {"they are collectives"});
 }
 
+TEST_CASE("the low-rank transform passes on a small model", "[plugin_test]") {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "transform/low_rank.eng.so", {"rank=3"});
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
+  size_t passed = 0;
+  for (const Json& v : tried.verdicts) passed += v.at("of") == "eng.transform/1 low_rank" && v.at("verdict") == "pass";
+  CHECK(passed == 3);
+}
+
 TEST_CASE("those that need options pass with them", "[plugin_test]") {
   const Scratch place;
   fs::create_directory(place / "disk");

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "gradient_check.hpp"
 
 using namespace sketch;

@@ -20,11 +20,14 @@ class Checked {
 
   Checked(const Sketch& sketch, int64_t b, int64_t t, int64_t vocabulary, uint32_t accumulate = 1,
           const std::function<void(eng::Model&)>& plant = {}, bool generate = false)
+      : Checked(planted(sketch.model(b, t, ENG_F64), plant), vocabulary, accumulate, generate) {}
+
+  // Of a model of f64. Parameters that stay f32 have random values, too, but are not differentiated.
+  Checked(eng::Model model, int64_t vocabulary, uint32_t accumulate = 1, bool generate = false)
       : kernels_(registry(), "reference", section("device")),
         device_(registry(), "reference", section("device")),
-        model_(sketch.model(b, t, ENG_F64)),
+        model_(std::move(model)),
         precision_(OneDtype{ENG_F64}.policy()) {
-    if (plant) plant(model_);
     eng::PlanRequest request{model_, precision_, nullptr, "reference", {}};
     request.workspace = [this](const eng::Call& call) { return kernels_.workspace(call); };
     request.accumulate = accumulate;
@@ -38,9 +41,12 @@ class Checked {
       auto& values = parameters_[tensor.name];
       values.resize(static_cast<size_t>(eng::count(tensor.desc)));
       for (double& v : values) v = uniform(random);
-      executor_->upload(tensor.whole(), values.data());
+      if (tensor.desc.dtype == ENG_F64) executor_->upload(tensor.whole(), values.data());
+      if (tensor.desc.dtype == ENG_F32)
+        executor_->upload(tensor.whole(), std::vector<float>(values.begin(), values.end()).data());
     }
-    tokens_.resize(static_cast<size_t>(accumulate * b * t)), labels_.resize(tokens_.size());
+    tokens_.resize(static_cast<size_t>(accumulate * model_.micro_batch * model_.sequence_length));
+    labels_.resize(tokens_.size());
     for (int32_t& x : tokens_) x = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
     for (int32_t& x : labels_) x = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
     labels_[labels_.size() / 2] = -100;
@@ -57,7 +63,7 @@ class Checked {
     if (loss) *loss = sum_of_losses();
     Values out;
     for (const eng::Tensor& tensor : plan_.tensors) {
-      if (tensor.role != "gradient") continue;
+      if (tensor.role != "gradient" || tensor.desc.dtype != ENG_F64) continue;
       auto& values = out[tensor.name];
       values.resize(static_cast<size_t>(eng::count(tensor.desc)));
       executor_->download(values.data(), tensor.whole());
@@ -122,7 +128,7 @@ class Checked {
   Values differences(double h, const std::function<double()>& loss) {
     Values out;
     for (const eng::Tensor& tensor : plan_.tensors) {
-      if (tensor.role != "parameter") continue;
+      if (tensor.role != "parameter" || tensor.desc.dtype != ENG_F64) continue;
       std::vector<double>& values = parameters_[tensor.name];
       auto at = [&](size_t e, double value) {
         executor_->upload(tensor.whole(), e * sizeof(double), &value, sizeof(double));
@@ -156,6 +162,10 @@ class Checked {
   const eng::Model& model() const { return model_; }
 
  private:
+  static eng::Model planted(eng::Model model, const std::function<void(eng::Model&)>& plant) {
+    if (plant) plant(model);
+    return model;
+  }
   double sum_of_losses() {
     std::vector<double> losses(size_t{plan_.accumulate} * plan_.row);
     executor_->download(losses.data(), plan_.losses);

@@ -2,8 +2,8 @@
 // Gradients of random models: values, parameters and outputs are shared in every way that chance finds.
 #include <catch2/catch.hpp>
 
-#include "core/autograd/recompute.hpp"
 #include "core/base/error.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "gradient_check.hpp"
 
 using namespace sketch;

@@ -16,6 +16,7 @@
 #include "session/train/activations.hpp"
 #include "session/train/epochs.hpp"
 #include "session/train/trainer.hpp"
+#include "session/train/transforms.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
 
@@ -61,6 +62,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   for (const auto& p : registry->loaded()) plugins += (plugins.empty() ? "" : "  ") + p.id + " " + p.version;
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
+  for (const std::string& text : transform_lines(setup.model)) line("transform", text);
   if (const auto source = weights_source(config); !source.empty()) line("from", source.string());
   if (epochs.empty()) build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);

@@ -83,6 +83,8 @@ void export_run(const Common& common, const ExportFlags& flags) {
                                       flags.to, dtype, flags.shard_bytes);
   print_out("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
             flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
+  if (out.left)
+    print_err("note: {} tensors are left out: a transform says that they are for checkpoints alone\n", out.left);
   if (!out.copied.empty()) print_out("copied {}\n", fmt::join(out.copied, ", "));
   if (!out.tokenizer.empty()) print_out("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
 }

@@ -42,8 +42,11 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
     precisions_.push_back(
         make_precision(course_.precision.name, course_.precision.table, course_.precision.options, world));
     const int32_t dtype = course_.dtype ? course_.dtype : precisions_.back().dtype(ENG_ROLE_ACT);
+    std::vector<Transform> transforms;
+    for (const auto& one : course_.transforms) transforms.push_back(make_transform(one.name, one.table, one.options));
     models_.push_back(trace_model(course_.model.name, course_.model.table, course_.model.options, course_.rows,
-                                  course_.length, dtype, {}, true, course_.packed ? documents_offered : Offered{}));
+                                  course_.length, dtype, {}, true, course_.packed ? documents_offered : Offered{},
+                                  transforms));
     PlanRequest request{models_.back(), precisions_.back(), nullptr, machine.name(), {}};
     request.ranks = Ranks(world);
     if (course_.ranks > 1) {

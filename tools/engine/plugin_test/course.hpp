@@ -2,6 +2,7 @@
 // A short training run of several ranks in one process, whose every bit can be compared.
 #pragma once
 
+#include "core/rewrite/transform.hpp"
 #include "tools/engine/plugin_test/sample.hpp"
 #include "tools/engine/plugin_test/team.hpp"
 
@@ -21,6 +22,7 @@ struct Course {
   Chosen<eng_axis> precision, zero;
   std::optional<Chosen<eng_optimizer>> optimizer;  // none: gradients can be read
   std::vector<Chosen<eng_observer>> observers = {};
+  std::vector<Chosen<eng_transform>> transforms = {};
   uint32_t ranks = 1;
   int64_t rows = 2, length = 16, steps = 3;
   uint32_t accumulate = 2;

@@ -129,9 +129,12 @@ Running start(const Subject& s, const Chosen<eng_model>& m, const Course& plain,
   throw Broken(why);
 }
 
-// Slopes of the loss along random directions, against the gradients of the backward.
-std::string check_gradients(const Subject& s, const Chosen<eng_model>& m, Random& random) {
+}  // namespace
+
+std::string check_gradients(const Subject& s, const Chosen<eng_model>& m, Random& random,
+                            const std::vector<Chosen<eng_transform>>& transforms) {
   Course course = plain_course(s, random);
+  course.transforms = transforms;
   course.rows = 2, course.length = 6, course.accumulate = 1;
   Running r = start(s, m, course, false, false);
   Training& run = *r.run;
@@ -193,6 +196,8 @@ std::string check_gradients(const Subject& s, const Chosen<eng_model>& m, Random
   }
   return fmt::format("{} parameters against central differences in {}", tried, r.fine ? "f64" : "f32");
 }
+
+namespace {
 
 double worst(const Array& a, const Array& b, int64_t first, int64_t n) {
   double out = 0;

@@ -8,9 +8,9 @@
 
 namespace eng::plugin_test {
 
-Section observer_options(const Subject& s) {
+Section entry_options(const Subject& s, const std::string& section, const Schema& keys) {
   std::map<std::string, Setting> settings;
-  for (const Option& option : s.one.schema.options) {
+  for (const Option& option : keys) {
     Value value = option.fallback;
     for (const std::string& given : s.given) {
       if (!given.starts_with(option.key + "=")) continue;
@@ -23,7 +23,11 @@ Section observer_options(const Subject& s) {
                                  wrong.code ? wrong.text : "has no default"));
     settings[option.key] = {value, "default", false};
   }
-  return Section("observers", std::move(settings));
+  return Section(section, std::move(settings));
+}
+
+Section observer_options(const Subject& s) {
+  return entry_options(s, "observers", s.one.schema.options);
 }
 
 void test_observer(const Subject& s, Sheet& sheet) {

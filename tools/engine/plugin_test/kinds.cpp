@@ -33,6 +33,7 @@ std::span<const Kind> kinds() {
       {ENG_OBSERVER_KIND, "", test_observer},
       {ENG_JOB_KIND, "job", test_job},
       {ENG_MONITOR_KIND, "", test_monitor},
+      {ENG_TRANSFORM_KIND, "", test_transform},
   };
   return all;
 }
@@ -303,6 +304,9 @@ std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::f
         course.optimizer = usual_optimizer(provider);
       } else if (other.kind == ENG_OBSERVER_KIND) {
         course.observers = {{other.name, provider.table<eng_observer>(), observer_options(provider)}};
+        course.optimizer = usual_optimizer(provider);
+      } else if (other.kind == ENG_TRANSFORM_KIND) {
+        course.transforms = {{other.name, provider.table<eng_transform>(), transform_options(provider)}};
         course.optimizer = usual_optimizer(provider);
       } else {
         continue;

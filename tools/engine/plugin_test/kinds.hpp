@@ -59,6 +59,7 @@ void test_observer(const Subject&, Sheet&);
 void test_schedule(const Subject&, Sheet&);
 void test_job(const Subject&, Sheet&);
 void test_monitor(const Subject&, Sheet&);
+void test_transform(const Subject&, Sheet&);
 
 // Options that know what was asked of them: a plugin may read the keys of its description and of its section, by their
 // types.
@@ -100,8 +101,14 @@ Chosen<eng_model> small_model(const Subject& subject);
 // Makes what else the file provides, once, as a run does before it asks for ops and kernels.
 void wake(const Subject& subject);
 
-// The options of an observer, which has no section: its defaults, and what the command line gives.
+// The options of a plugin that has no section: the defaults of its keys, and what the command line gives.
+Section entry_options(const Subject& subject, const std::string& section, const Schema& keys);
 Section observer_options(const Subject& subject);
+Section transform_options(const Subject& subject);
+
+// Slopes of the loss along random directions, against the gradients of the backward. Throws Broken.
+std::string check_gradients(const Subject& subject, const Chosen<eng_model>& model, Random& random,
+                            const std::vector<Chosen<eng_transform>>& transforms = {});
 
 // Uses of ops, with inputs as they come in runs of the file's models, optimizers and policies on a device. `format`:
 // the precision of models, "f32", "f64", or one that a plugin provides.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/autograd/recompute.hpp"
+#include "core/rewrite/recompute.hpp"
 
 #include <fmt/format.h>
 
@@ -173,10 +173,7 @@ class Layers {
       }
       layer(l).tmpl = it->second;
     }
-    std::erase_if(model_.templates, [&](const auto& entry) {
-      return std::none_of(model_.blocks.begin(), model_.blocks.end(),
-                          [&](const Block& b) { return b.tmpl == entry.first; });
-    });
+    drop_unused_templates(model_);
   }
 
  private:
