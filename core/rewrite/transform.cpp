@@ -9,7 +9,7 @@
 namespace eng {
 namespace {
 
-// Whether blocks may share a template: whether everything but their parameters is equal.
+// True if blocks may share a template: everything but their parameters is equal.
 bool equal(const Template& a, const Template& b) {
   const auto equal_value = [&](Id id) {
     const Symbol &x = a.graph.value(id), &y = b.graph.value(id);

@@ -31,7 +31,7 @@ struct Offered {
   std::vector<Field> fields;
 };
 
-// What a transform did.
+// The effect of a transform.
 struct Transformed {
   std::string name;
   size_t calls = 0, blocks = 0;  // that it replaced, and in how many blocks

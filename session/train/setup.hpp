@@ -69,7 +69,7 @@ bool is_saved(const Tensor& tensor);
 // The tensors of a checkpoint.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);
-// Whether weights that are read may lack a parameter of the plan. All are then initialised before.
+// True if weights that are read may lack a parameter of the plan. All are then initialised before.
 bool has_optional(const Plan& plan);
 
 }  // namespace eng

@@ -22,7 +22,7 @@ class Checked {
           const std::function<void(eng::Model&)>& plant = {}, bool generate = false)
       : Checked(planted(sketch.model(b, t, ENG_F64), plant), vocabulary, accumulate, generate) {}
 
-  // Of a model of f64. Parameters that stay f32 have random values, too, but are not differentiated.
+  // Checks a model of f64. Parameters that stay f32 have random values, too, but are not differentiated.
   Checked(eng::Model model, int64_t vocabulary, uint32_t accumulate = 1, bool generate = false)
       : kernels_(registry(), "reference", section("device")),
         device_(registry(), "reference", section("device")),
