@@ -6,7 +6,8 @@
  * differentiated. Kernels (engine/kernel.h) say how it is computed, one for each type of device, from the same plugin
  * or another one. Every plugin that a run uses can emit the ops of all plugins that the run uses, including those of
  * its own file. It does not matter which section of the configuration names the plugin: a model, an optimizer or a
- * strategy. From then on these ops are treated like the standard ones: they are planned, given memory, verified and run
+ * strategy. A plugin that emits ops of another file lists them in its description (`uses`, engine/plugin.h): the run
+ * then uses that file, too, although no section names it. From then on these ops are treated like the standard ones: they are planned, given memory, verified and run
  * in the same way.
  */
 #ifndef ENGINE_OP_H_

@@ -49,7 +49,8 @@ struct Provided {
 struct Description {
   std::string id, name, version, license, summary;
   std::vector<Provided> provides;
-  std::string text;  // verbatim
+  std::string text;                    // verbatim
+  std::vector<std::string> uses = {};  // ops of other plugins that it emits
 };
 
 // A plugin file that was checked and stays open: what is hashed and loaded is what was read.

@@ -194,14 +194,19 @@ void read_description(const toml::table& root, Description& out) {
   read_table(&root, {text("draft")}, "description", {"drafts", "plugin", "provides"});
   const Preset drafts = read_drafts(root);
   const std::string where = "description, [plugin]";
-  const Preset plugin = read_table(
-      root.get("plugin"), {text("id"), text("name"), text("version"), text("license"), text("summary", false)}, where);
+  const Preset plugin = read_table(root.get("plugin"),
+                                   {text("id"), text("name"), text("version"), text("license"), text("summary", false),
+                                    Option{"uses", Type::strings}},
+                                   where);
   out.id = text_in(plugin, "id");
   need(is_dotted(out.id), "{}: id '{}' is not of the form org.example.name", where, out.id);
   out.name = text_in(plugin, "name");
   out.version = text_in(plugin, "version");
   out.license = text_in(plugin, "license");
   out.summary = text_in(plugin, "summary");
+  out.uses = texts_in(plugin, "uses");
+  for (const std::string& op : out.uses)
+    need(is_kind(op), "{}: 'uses' has '{}', which is not the id of an op, such as org.example.scan/1", where, op);
   const toml::array* provides = root["provides"].as_array();
   need(provides && !provides->empty(), "description: [[provides]] is missing: the plugin offers nothing");
   std::set<std::pair<std::string, std::string>> seen;

@@ -124,7 +124,7 @@ static bool only_f32(const Call& call) {
   return std::all_of(call.in.begin(), call.in.end(), f32) && std::all_of(call.out.begin(), call.out.end(), f32);
 }
 
-// Ops are known only of files that the run uses: if the unknown one is of another file, its name.
+// Ops are known only of files that the run uses. The file that an unknown op is of, if it is one of the others.
 static std::string owner_of_unknown_op(const std::string& message, const Registry& registry) {
   for (const Candidate& file : registry.candidates())
     for (const char* before : {"unknown op ", "unknown init op: "})
@@ -263,9 +263,9 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     const std::string file = owner_of_unknown_op(e.what(), registry);
     if (file.empty() || !e.help().empty()) throw;
     throw Error(e.exit(), e.what(),
-                fmt::format("{} is there, but the run does not use it: only files of which the configuration names "
-                            "something, such as a model or an optimizer, bring their ops. A plugin brings the ops that "
-                            "it emits itself",
+                fmt::format("{} is there, but the run does not use it: a run uses the files of which its configuration "
+                            "names something, such as a model or an optimizer, and those whose ops such a plugin lists "
+                            "in its description: uses = [\"ID/1\"]",
                             file));
   }
 }

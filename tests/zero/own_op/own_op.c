@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stranger's strategy that sums gradients with an op of its own, and that nothing but [zero] names. */
+ * A stranger's strategy that sums gradients with an op of its own, and that nothing but [zero] names. With BORROWS, the
+ * id of an op: the same strategy in a file without ops, which uses that one. */
 #include "engine/policy.h"
 
 #include <stdlib.h>
@@ -13,21 +14,32 @@
 #define OP_SUM "org.example.own_op.sum/1" /* in: x (2 n); out: (n): the sum of both halves */
 
 /* clang-format off */
+#ifdef BORROWS
+#define ID "org.example.borrower"
+#define USES "uses = ['" BORROWS "']\n"
+#define OPS
+#else
+#define ID "org.example.own_op"
+#define USES
+#define OPS \
+  "[[provides]]\n" \
+  "kind = '" ENG_OPS_KIND "'\n" \
+  "name = 'sum'\n" \
+  "[[provides]]\n" \
+  "kind = '" ENG_KERNELS_KIND "'\n" \
+  "name = 'reference'\n"
+#endif
 ENG_DESCRIPTION(
   "[plugin]\n"
-  "id = 'org.example.own_op'\n"
+  "id = '" ID "'\n"
   "name = 'Own op'\n"
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
+  USES
   "[[provides]]\n"
   "kind = '" ENG_ZERO_KIND "'\n"
   "name = 'own_op'\n"
-  "[[provides]]\n"
-  "kind = '" ENG_OPS_KIND "'\n"
-  "name = 'sum'\n"
-  "[[provides]]\n"
-  "kind = '" ENG_KERNELS_KIND "'\n"
-  "name = 'reference'\n")
+  OPS)
 /* clang-format on */
 
 static eng_id own; /* the part of every object: there is one group, of all ranks */
