@@ -18,11 +18,11 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "precision-5" /* see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "precision-6" /* see engine/plugin.h */
 #undef ENG_DRAFT_PRECISION_
 #define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "zero-4"    /* see engine/plugin.h */
+#define ENG_ZERO_DRAFT "zero-5"    /* see engine/plugin.h */
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
@@ -119,6 +119,11 @@ typedef struct eng_move {
 /* eng_axis.flags of "eng.precision/1": its moves round as eng.cast/1 does. The optimizer may then write the new weight
  * itself (eng_update.weight_out), instead of a move of the policy. */
 #define ENG_AXIS_CASTS 1u
+/* eng_axis.flags: some of its moves change values on purpose, such as a gather of weights in 8 bits, or rounding within
+ * f32. A run with it has other results than one without; the engine says so before it starts, and `engine plugins test`
+ * compares losses where it otherwise compares bits. Equal runs must still have equal bits, and all ranks the same
+ * values. The new dtype of a state is not meant: everybody sees that in `place`. */
+#define ENG_AXIS_LOSSY 2u
 
 typedef struct eng_axis {
   uint32_t struct_size;

@@ -48,6 +48,15 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
   return notes;
 }
 
+// A policy that changes values on purpose: nothing else would say so.
+static void note_lossy(const Policy& policy, std::vector<std::string>& notes) {
+  if (policy.table.flags & ENG_AXIS_LOSSY)
+    notes.push_back(
+        fmt::format("{}.plugin = \"{}\" is lossy: it changes values that it moves, so results are not those "
+                    "of a run without it",
+                    policy.kind, policy.name));
+}
+
 // More threads than a control group allows on this machine, where the plan would run.
 static void note_threads(const Config& config, const Target& target, int64_t ranks, std::vector<std::string>& notes) {
   if (target.card) return;
@@ -247,6 +256,8 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
   if (training)
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
+  note_lossy(s.precision, s.notes);
+  if (s.sharding) note_lossy(*s.sharding, s.notes);
   note_threads(config, s.target, world.local_size, s.notes);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (job) s.job = host_bytes_of(*job, s.model, s.plan);

@@ -27,7 +27,7 @@ struct Setup {
   Observers observers;
   Model model;
   Plan plan;
-  std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's
+  std::vector<std::string> notes;  // keys of [zero] without effect; lossy policies; sequences longer than the model's
   uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
   uint64_t model_overhead = 0;     // and of the model's plugin: its code
   uint64_t data = 0;               // bytes of host memory that the data source keeps, once it is open

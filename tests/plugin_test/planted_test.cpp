@@ -26,6 +26,7 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
            {"muon_scratch", {"--kind", "eng.kernels/1", "--name", "cpu"}, "of its scratch of"},
            {"adamw_remembers", {"--name", "adamw"}, "depend on what was asked before"},
            {"zero2_neighbour", {}, "other bits than where every rank keeps everything"},
+           {"zero2_rounds", {}, "other bits than where every rank keeps everything, and it is not ENG_AXIS_LOSSY"},
            {"precision_narrows", {"--name", "bf16"}, "weights with ENG_PARAM_FP32 become bf16"},
            {"host_not_resident", {}, "is not resident: touch every page"},
            {"opt_counts_traces", {}, "two traces with"},
@@ -45,6 +46,16 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
     CHECK(tried.failed(p.said));
     CHECK_FALSE(tried.failed("map::at"));  // what the tester throws itself is no reason
   }
+}
+
+TEST_CASE("a strategy that says that it is lossy is not asked for the bits of plain plans", "[plugin_test][.slow]") {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(PLANTED_DIR) / "planted_zero2_rounds_lossy.eng.so");
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
+  size_t compared = 0;
+  for (const Json& v : tried.verdicts) compared += has(v.at("text").get<std::string>(), "; lossy: losses within ");
+  CHECK(compared == 3);  // on 2, 3 and 4 ranks
 }
 
 TEST_CASE("a kernel that ignores segments, positions, loss weights or z_loss is told", "[plugin_test]") {

@@ -16,6 +16,7 @@ namespace {
 struct Planned {
   std::unique_ptr<eng::Registry> registry;
   std::ptrdiff_t sums = 0;  // uses of the op
+  std::vector<std::string> notes = {};
 
   bool loaded(const std::string& id) const {
     const auto& all = registry->loaded();
@@ -38,6 +39,7 @@ Planned plan_with(const std::vector<std::string>& files) {
   const eng::Setup setup = eng::make_setup(config, *out.registry, 0, {0, 2, 0, 2});
   out.sums = std::count_if(setup.plan.calls.begin(), setup.plan.calls.end(),
                            [](const eng::Call& call) { return !std::strcmp(call.op->id, "org.example.own_op.sum/1"); });
+  out.notes = setup.notes;
   return out;
 }
 
@@ -61,4 +63,13 @@ TEST_CASE("an op that a plugin uses and that no file brings is an error before a
   CHECK_THROWS_WITH(plan_with({WRONG_BORROWER, OWN_OP}),
                     Contains("plugin org.example.borrower uses the op org.example.own_op.product/1, which ") &&
                         Contains("own_op.eng.so does not have"));
+}
+
+TEST_CASE("a plan says that a strategy is lossy") {
+  const auto lossy = [](const std::string& note) { return note.find("is lossy") != std::string::npos; };
+  const auto notes = plan_with({LOSSY, OWN_OP}).notes;
+  REQUIRE(std::count_if(notes.begin(), notes.end(), lossy) == 1);
+  CHECK_THAT(*std::find_if(notes.begin(), notes.end(), lossy), Contains("zero.plugin = \"own_op\" is lossy"));
+  const auto exact = plan_with({OWN_OP}).notes;
+  CHECK(std::none_of(exact.begin(), exact.end(), lossy));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stranger's strategy that sums gradients with an op of its own, and that nothing but [zero] names. With BORROWS, the
- * id of an op: the same strategy in a file without ops, which uses that one. */
+ * id of an op: the same strategy in a file without ops, which uses that one. FLAGS are those of its table. */
 #include "engine/policy.h"
 
 #include <stdlib.h>
@@ -70,7 +70,10 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
   s = b->api->emit(b, ENG_OP_ALL_TO_ALL, &m->src, 1, &both, 1, &all, 1, error);
   return s == ENG_OK ? b->api->emit(b, OP_SUM, &both, 1, &dst, 1, NULL, 0, error) : s;
 }
-static const eng_axis axis = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, 0, 0, NULL};
+#ifndef FLAGS
+#define FLAGS 0
+#endif
+static const eng_axis axis = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, FLAGS, 0, NULL};
 
 static eng_status infer(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   (void)cap, (void)error;
