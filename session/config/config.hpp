@@ -117,5 +117,11 @@ void derive_offload(Section& offload);
 // The engine's keys and those of `plugin`, if any. The plugin may give an engine's key (such as learning_rate) another
 // default. A plugin in the place of something built in has its own keys beside the one that names it, and no others.
 Schema merged(const SectionSchema& section, const PluginSchema* plugin);
+// The same, and in [offload] the options of every tier, none of them required.
+Schema keys_of(const SectionSchema& section, const PluginSchema* plugin, const SchemaSource& plugins);
+// Whether it is a key of the engine's own in that section.
+bool is_engine_key(const std::string& section, const std::string& key);
+// Gives [offload] the options of the tiers on which its states are, with their defaults, where it lacks them.
+void complete_offload(Section& offload, const SchemaSource& plugins);
 
 }  // namespace eng

@@ -175,6 +175,10 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   if (const toml::node* options = table.get("options")) out.schema.options = read_options(options, where);
   for (const Option& option : out.schema.options)
     need(option.type != Type::tables, "{} option '{}': no plugin can read tables", where, option.key);
+  // [offload] has the options of all tiers.
+  for (const Option& option : out.schema.options)
+    need(out.kind != ENG_TIER_KIND || option.key.starts_with(out.name + "_"),
+         "{} option '{}': the name of a tier's option begins with that of the tier: {}_", where, option.key, out.name);
   if (const toml::node* pretrained = table.get("pretrained"))
     out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
   Schema keys = out.schema.options;

@@ -33,7 +33,7 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
            {"wsd_remembers", {"--name", "wsd"}, "asked in another order or of another object"},
            {"wsd_exceeds", {"--name", "wsd"}, "it must be from 0 to the peak"},
            {"wsd_divides", {"--name", "wsd"}, "a run of one step: the rate of update 1 is"},
-           {"host_has_options", {}, "its description lists `limit`"},
+           {"host_misnames", {}, "option 'limit': the name of a tier's option begins with that of the tier: host_"},
            {"counting_forgets_order", {}, "is another one"},
            {"counting_mislabels", {}, "sample 3 of split 0: label 0 is 0, but token 1 is"},
            {"reference_kernels", {"--kind", "eng.kernels/1"}, "eng.gated_grad/1: eng.gated_grad/1 in"},
@@ -46,6 +46,13 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
     CHECK(tried.failed(p.said));
     CHECK_FALSE(tried.failed("map::at"));  // what the tester throws itself is no reason
   }
+}
+
+TEST_CASE("a tier may have options that begin with its name", "[plugin_test]") {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(PLANTED_DIR) / "planted_host_has_options.eng.so", {"host_limit=2GiB"});
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
 }
 
 TEST_CASE("a strategy that says that it is lossy is not asked for the bits of plain plans", "[plugin_test][.slow]") {
