@@ -240,7 +240,7 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   request.generate = generate > 0;
   request.keep_gradients = readable.gradients || job;
   request.job = job;
-  request.logits = readable.logits;
+  request.logits = readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
   request.activations = select_activations(s.model, readable.activations);
   request.grad_clip = train.number("grad_clip");
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
