@@ -150,7 +150,8 @@ typedef struct eng_axis {
    *   Call: [plan & created]  since 1.0 */
   eng_status (*states)(void *self, eng_policy_state *out, uint32_t cap, uint32_t *n, eng_error *);
   /* Emits ops that run once per update, after the global norm is known and before the first parameter is updated. They
-   * may write `states`, not `scalars`: the outputs of the ops name these ids. All ranks must write the same. Called once
+   * may write `states`, not `scalars`: the outputs of the ops name these ids, and what is an input as well needs a pair
+   * (eng_in_place, engine/op.h). All ranks must write the same. Called once
    * for each program with an update of the parameters. Optional: NULL if the tensors keep their values.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_policy_update *update, eng_error *);
