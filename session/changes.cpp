@@ -128,7 +128,7 @@ OnChange rule_of(const std::string& section, const std::string& key, const Confi
     const bool named = !schema.kind.empty() && values.has(schema.names) && plugins.find;
     const std::string name = named ? values.string(schema.names) : "";
     const PluginSchema* plugin = named && !schema.built_in(name) ? plugins.find(schema.kind, name) : nullptr;
-    Schema all = merged(schema, plugin);
+    Schema all = keys_of(schema, plugin, plugins);
     if (plugin)
       add_named(all, plugins, [&](const std::string& named_by) {
         const auto at = values.settings().find(named_by);
@@ -153,6 +153,8 @@ std::vector<Change> changes(const Document& before, const Config& now, const Sch
       found[key] = {section.name() + "." + key, "", toml_text(setting.value)};
     if (const Document::Part* part = before.find(section.name()))
       for (const auto& [key, given] : part->keys) {
+        // A default of a tier that holds no state now.
+        if (section.name() == "offload" && given.held && !section.settings().count(key)) continue;
         found[key].key = section.name() + "." + key;
         found[key].before = toml_text(given.value);
       }

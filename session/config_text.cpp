@@ -29,6 +29,15 @@ void tell_entries(const std::string& section, const SchemaSource& plugins, std::
     }
 }
 
+// [offload]: the options of each tier.
+void tell_tiers(const SchemaSource& plugins, std::string& out) {
+  for (const std::string& name : plugins.names("eng.tier/1"))
+    if (const PluginSchema* tier = plugins.find("eng.tier/1", name); tier && !tier->options.empty()) {
+      out += fmt::format("#\n# and with a state on {}\n", toml_text(name));
+      for (const Option& option : tier->options) tell_option(option, out);
+    }
+}
+
 void tell_plugin(const SectionSchema& section, const std::string& name, const PluginSchema& plugin, std::string& out) {
   const bool alone = !find_option(section.options, section.names)->choices.empty();
   out += fmt::format("#\n# with {} = {}{}{}\n", section.names, toml_text(name),
@@ -74,6 +83,7 @@ std::string schema_text(const SchemaSource& plugins, const std::vector<std::stri
     out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section.name);
     for (const Option& option : section.options) tell_option(option, out);
     if (entry_keys(section.name)) tell_entries(section.name, plugins, out);
+    if (section.name == "offload") tell_tiers(plugins, out);
     for (const std::string& name : names)
       if (const PluginSchema* plugin = whole || wanted(name) ? plugins.find(section.kind, name) : nullptr)
         tell_plugin(section, name, *plugin, out);

@@ -97,6 +97,11 @@ void Recorder::step(const Metrics& measured, double seconds_left) {
   trace_.step(metrics.step);
 }
 
+void Recorder::alert(int64_t step, const std::string& text) {
+  run_.log(fmt::format("step {}: {}", step, text));
+  next_.alert(step, text);
+}
+
 void Recorder::check_there() const {
   if (run_.folder().place() == HeldFolder::Place::removed)
     throw Error(Exit::disk, run_.path().string() + " was removed while the run was going on; nothing can be saved");

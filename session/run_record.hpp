@@ -33,6 +33,7 @@ class Recorder final : public Listener {
            DeviceMonitor monitor);
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
+  void alert(int64_t step, const std::string& text) override;
   // Throws Error(Exit::disk) if the run directory was removed.
   void saving() override;
   // Throws Error(Exit::disk) if the run directory was moved: the checkpoint is in it, but others look for it elsewhere.
@@ -66,6 +67,9 @@ class Silent final : public Listener {
   }
   void evaluated(int64_t step, const Evaluation& evaluation) override {
     if (next_) next_->evaluated(step, evaluation);
+  }
+  void alert(int64_t step, const std::string& text) override {
+    if (next_) next_->alert(step, text);
   }
   void saving() override {
     if (next_) next_->saving();

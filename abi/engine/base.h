@@ -6,6 +6,8 @@
  *   Structs start with `struct_size`, which is the sizeof at the writer's build. Whoever reads a table copies
  *   min(its own size, the given size) into a zeroed table of its own. So tables grow only at the end, and an old plugin
  *   keeps working. For an out struct that the host passes, the host zeroes it and sets struct_size.
+ *   The other side may be older than these headers. Before a plugin reads a field of a table or struct of the host that
+ *   the first version did not have, it asks ENG_HAS. The helpers of these headers do so.
  *   A function that can fail returns eng_status and takes an error sink as its last parameter. On failure it leaves its
  *   out parameters untouched and leaks nothing.
  *   No function throws, exits, writes to stderr or reads the environment.
@@ -67,6 +69,16 @@ extern "C" {
 #define ENG_DRAFT_SCHEDULE_ ""
 #define ENG_DRAFT_OBSERVER_ ""
 #define ENG_DRAFT_JOB_ ""
+
+/* 1 if the struct behind the pointer `table` reaches to the end of `field`, by its struct_size; otherwise 0, and the
+ * field must not be read. For tables (eng_build_api, eng_host) and for structs that the host passes (eng_update,
+ * eng_site, eng_data_request). It says nothing of the field's value: a pointer that may be NULL is compared as well.
+ *   if (ENG_HAS(b->api, offers)) ...
+ *   if (ENG_HAS(run, counters) && run->counters) ...
+ *   since 1.0 */
+#define ENG_HAS(table, field)        \
+  ((uint64_t)(table)->struct_size >= \
+   (uint64_t)((const char *)&(table)->field - (const char *)(table)) + (uint64_t)sizeof((table)->field))
 
 typedef int32_t eng_status;
 #define ENG_OK 0

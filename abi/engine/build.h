@@ -131,10 +131,12 @@ typedef struct eng_build_api {
   eng_status (*offers)(eng_build *, const char *name, int32_t *out, eng_error *);
 } eng_build_api;
 
-/* A field of the micro-batch that a model reads if and only if there is one; otherwise 0, an absent input.  since 1.0 */
+/* A field of the micro-batch that a model reads if and only if there is one; otherwise 0, an absent input. An engine
+ * that cannot be asked offers none.  since 1.0 */
 static inline eng_id eng_offered(eng_build *b, const char *name) {
   int32_t offered = 0;
   eng_id out = 0;
+  if (!ENG_HAS(b->api, offers)) return 0;
   if (b->api->offers(b, name, &offered, 0) == 0 && offered) b->api->batch(b, name, &out, 0);
   return out;
 }

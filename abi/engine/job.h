@@ -32,6 +32,10 @@ extern "C" {
 #undef ENG_DRAFT_JOB_
 #define ENG_DRAFT_JOB_ "'" ENG_JOB_KIND "' = '" ENG_JOB_DRAFT "'\n"
 
+/* eng_job_info.flags: the job calls position_losses. The plan then has a program for the logits and room for them: (B, T,
+ * vocabulary) f32. */
+#define ENG_JOB_POSITIONS 1u
+
 /* Requirements of a job. Filled by eng_job.describe; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_job_info {
   uint32_t struct_size;
@@ -40,6 +44,8 @@ typedef struct eng_job_info {
   uint32_t windows;     /* of one gradient, over all ranks: a multiple of micro_batch * ranks; 0: micro_batch * ranks */
   uint64_t kept;        /* bit k: state k is saved by eng_job_api.save */
   uint64_t writes;      /* bit k: program k may write parameters; in all others they may only be read */
+  uint32_t flags;       /* ENG_JOB_POSITIONS */
+  uint32_t reserved;
 } eng_job_info;
 
 /* An output of an op inside the forward: a place where a job may read.
@@ -74,7 +80,7 @@ typedef struct eng_job_host {
   const struct eng_job_api *api;
 } eng_job_host;
 
-/* Every function is called from the thread of `run`, by all ranks alike. ENG_UNAVAILABLE from any of them: the user
+/* Every function is called from the thread of `run`, by all ranks alike, but for `field`. ENG_UNAVAILABLE from any of them: the user
  * asked to stop, or another rank failed; `run` then returns ENG_UNAVAILABLE as well, without further calls. Any other
  * failure is an error: `run` returns its status, and may leave its text as it is. */
 typedef struct eng_job_api {
@@ -125,6 +131,20 @@ typedef struct eng_job_api {
   /* The engine's facts about this run as JSON, the same text on every rank: docs/analysis.md, "Facts".
    *   Owner: host.  Valid: until the next call.  Call: [setup & inside eng_job.run]  since 1.0 */
   eng_status (*facts)(eng_job_host *, const char **json, uint64_t *length, eng_error *);
+  /* A field of one window: its T values, i32 or f32 as engine/data.h says, four bytes each, to `out`. "tokens" and
+   * "labels" always, others if the model reads them: what the data do not have is then neutral, as weights of 1. A rank
+   * may read what others do not. ENG_NOT_FOUND: the model reads no such field. ENG_OUT_OF_RANGE: there is no such
+   * window.
+   *   Call: [setup & inside eng_job.run]  since 1.0 */
+  eng_status (*field)(eng_job_host *, uint32_t split, uint64_t window, const char *name, void *out, eng_error *);
+  /* The loss at each position of n windows from window `first` on, to losses[0 .. n * T): -log of the probability that
+   * the model gives to the label there, 0 where the label is ENG_IGNORE_LABEL. Weights of the loss and other terms, such
+   * as a z loss, do not count. The host makes them in f64 from the logits, which the forward of an evaluation gives in
+   * f32; so their sums agree with `losses` only to rounding. ENG_PRECONDITION: eng_job_info.flags lacks
+   * ENG_JOB_POSITIONS. ENG_OUT_OF_RANGE: there are fewer windows.
+   *   Call: [setup & inside eng_job.run]  since 1.0 */
+  eng_status (*position_losses)(eng_job_host *, uint32_t split, uint64_t first, uint32_t n, double *losses,
+                                eng_error *);
 } eng_job_api;
 
 /* eng_job_value.flags */

@@ -7,6 +7,9 @@
  * plan: their memory and time are planned, they are verified, and they run in every step. An observer changes nothing:
  * the values are read-only, and it has none of its own. No function of it runs during a step.
  *
+ * Between two steps, `after_step` of an observer sees the numbers of the step that is complete. It may ask for a
+ * checkpoint, end the run, and give a line for the user.
+ *
  * Each result is one f32. The host combines equal names over the micro-batches of a step, over the ranks and over
  * several sites, and writes what remains to metrics.jsonl: "observed": {"OBSERVER.NAME": number}.
  */
@@ -75,6 +78,42 @@ typedef struct eng_result {
   uint32_t flags;   /* ENG_RESULT_* */
 } eng_result;
 
+/* A result of a step, combined over micro-batches, sites and ranks. Frozen.
+ *   Owner: host.  Valid: during eng_observer.after_step.  since 1.0 */
+typedef struct eng_observed {
+  const char *name; /* as in eng_result */
+  double value;
+} eng_observed;
+
+/* A step that is complete. What is not finite is passed as it is.
+ *   Owner: host.  Valid: during eng_observer.after_step.  since 1.0 */
+typedef struct eng_step_done {
+  uint32_t struct_size;
+  uint32_t n_observed;
+  int64_t step;    /* its number, from 1 */
+  int64_t steps;   /* [train] steps: the number of the last one */
+  uint64_t tokens; /* of all steps so far */
+  double loss;     /* mean over the labels that count */
+  double grad_norm;
+  double learning_rate;
+  double eval_loss;             /* of the evaluation right after this step; NaN: there was none */
+  const eng_observed *observed; /* this observer's own results, whatever [[observers]] every says */
+  uint32_t skipped;             /* 1: the gradients were not finite, and nothing was updated */
+  uint32_t reserved;
+} eng_step_done;
+
+/* eng_step_reply.flags */
+#define ENG_STEP_SAVE 1u /* save a checkpoint of this step; without effect in a run that saves none */
+#define ENG_STEP_STOP 2u /* end the run after this step: it is done, with exit code 0 */
+
+/* What an observer asks for after a step. The host zeroes it and sets struct_size.  since 1.0 */
+typedef struct eng_step_reply {
+  uint32_t struct_size;
+  uint32_t flags;   /* ENG_STEP_* */
+  const char *text; /* NULL, or one line: why the run ends, or, without ENG_STEP_STOP, what the user should know.
+                       Owner: plugin.  Valid: until the next call of after_step, or destroy */
+} eng_step_reply;
+
 typedef struct eng_observer {
   uint32_t struct_size;
   uint32_t minor;
@@ -91,6 +130,13 @@ typedef struct eng_observer {
    * host ([offload]); the ops then run there.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*observe)(void *self, eng_build *, const eng_site *site, eng_id *out, uint32_t n, eng_error *);
+  /* Called after every step, and after the evaluation that is due there, before the checkpoint that is due. Only the
+   * first rank calls it, and tells the others what it asks for. It may read files, wait and allocate; the next step
+   * waits for it. What the observer keeps in `self` is lost when the run is resumed: it then sees the steps after the
+   * checkpoint, some perhaps a second time. A run that it ended goes on if it is started again, and the observer is
+   * asked again after the next step. A failure ends the run with its text. NULL: it is not called.
+   *   Call: [setup & created]  since 1.0 */
+  eng_status (*after_step)(void *self, const eng_step_done *, eng_step_reply *out, eng_error *);
 } eng_observer;
 
 #ifdef __cplusplus

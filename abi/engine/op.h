@@ -6,7 +6,8 @@
  * differentiated. Kernels (engine/kernel.h) say how it is computed, one for each type of device, from the same plugin
  * or another one. Every plugin that a run uses can emit the ops of all plugins that the run uses, including those of
  * its own file. It does not matter which section of the configuration names the plugin: a model, an optimizer or a
- * strategy. From then on these ops are treated like the standard ones: they are planned, given memory, verified and run
+ * strategy. A plugin that emits ops of another file lists them in its description (`uses`, engine/plugin.h): the run
+ * then uses that file, too, although no section names it. From then on these ops are treated like the standard ones: they are planned, given memory, verified and run
  * in the same way.
  */
 #ifndef ENGINE_OP_H_
@@ -95,13 +96,15 @@ typedef struct eng_stepping_api {
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
 } eng_stepping_api;
 
-/* Output `out` takes the memory of input `in`, which has the same number of bytes. With `must` it always does, provided
- * that the input is present (accumulators). Without `must` it does so only if nothing reads the input afterwards.
- * A model or a gradient rule must not emit an op with a `must` pair whose input is still needed or was not made by an
- * op; such a plan is refused.
- * In updates and moves, whoever emits the op names its outputs, which may be its inputs. For each output that may be an
- * input the op needs the pair, without `must` or with it: a plan with such an op without the pair is refused. With
- * `must`, the named output must be that input.  Frozen.  since 1.0 */
+/* Output `out` takes the memory of input `in`, which has the same type and number of elements. With `must` it always
+ * does, provided that the input is present (accumulators). Without `must` it may: only if nothing reads the input
+ * afterwards, the op has it as one input alone, and no other output has taken its memory. A kernel works either way.
+ * A model or a gradient rule must not emit an op with a `must` pair whose input is still needed, was not made by an op,
+ * or is of another type or number of elements; such a plan is refused.
+ * In updates and moves (eng_optimizer, eng_axis, eng_job), the engine chooses nothing: whoever emits the op names its
+ * outputs. An output that is also an input needs the pair, without `must` or with it, and names the same bytes; otherwise
+ * the plan is refused, and the error names output and input. With `must`, the named output must be that input; an output
+ * that is not named, or another one, is refused.  Frozen.  since 1.0 */
 typedef struct eng_in_place {
   uint32_t out;
   uint32_t in;

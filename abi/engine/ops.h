@@ -335,13 +335,14 @@ static inline eng_id eng_cross_entropy(eng_build *b, eng_id x, eng_id w, eng_id 
 
 /* The loss of a language model: cross-entropy, and with z_loss > 0 that multiple of the sum of lse^2. Two terms then,
  * "cross_entropy" and "z_loss"; without, the loss is no named term. loss_weights_or_0: (B, T) f32. Returns the
- * cross-entropy, which is the output of the last block. */
+ * cross-entropy, which is the output of the last block; 0, an error, if z_loss > 0 and the engine knows no terms. */
 static inline eng_id eng_language_loss(eng_build *b, eng_id x, eng_id w, eng_id labels, eng_id loss_weights_or_0,
                                        double z_loss) {
   eng_id in[4], out[2] = {0, 0};
   eng_attr attr = {"z_loss", 0, 0};
   attr.f = z_loss;
   in[0] = x, in[1] = w, in[2] = labels, in[3] = loss_weights_or_0;
+  if (z_loss != 0 && !ENG_HAS(b->api, term)) return 0;
   b->api->emit(b, ENG_OP_CROSS_ENTROPY, in, loss_weights_or_0 ? 4 : 3, out, z_loss != 0 ? 2 : 1, &attr,
                z_loss != 0 ? 1 : 0, 0);
   if (z_loss != 0) {

@@ -25,7 +25,10 @@
  *
  * The description
  *   draft, [drafts]  as above; `draft` comes before all tables
- *   [plugin]         id (reverse DNS, or eng.*), name, version, license (SPDX), summary
+ *   [plugin]         id (reverse DNS, or eng.*), name, version, license (SPDX), summary,
+ *                 uses = ["org.example.scan/1", ...]: ops of other plugins that this one emits, init ops included. A run
+ *                 that uses this file also uses the files that bring them, wherever plugins are searched; it is an
+ *                 error if there is none. Ops of engine/ops.h need not be listed.
  *   [[provides]]     kind = "eng.optimizer/1", name = "lion", summary; of a format also begins, endings
  *                 (engine/documents.h)
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,

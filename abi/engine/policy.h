@@ -119,6 +119,11 @@ typedef struct eng_move {
 /* eng_axis.flags of "eng.precision/1": its moves round as eng.cast/1 does. The optimizer may then write the new weight
  * itself (eng_update.weight_out), instead of a move of the policy. */
 #define ENG_AXIS_CASTS 1u
+/* eng_axis.flags: some of its moves change values on purpose, such as a gather of weights in 8 bits, or rounding within
+ * f32. A run with it has other results than one without; the engine says so before it starts, and `engine plugins test`
+ * compares losses where it otherwise compares bits. Equal runs must still have equal bits, and all ranks the same
+ * values. The new dtype of a state is not meant: everybody sees that in `place`. */
+#define ENG_AXIS_LOSSY 2u
 
 typedef struct eng_axis {
   uint32_t struct_size;
@@ -145,7 +150,8 @@ typedef struct eng_axis {
    *   Call: [plan & created]  since 1.0 */
   eng_status (*states)(void *self, eng_policy_state *out, uint32_t cap, uint32_t *n, eng_error *);
   /* Emits ops that run once per update, after the global norm is known and before the first parameter is updated. They
-   * may write `states`, not `scalars`: the outputs of the ops name these ids. All ranks must write the same. Called once
+   * may write `states`, not `scalars`: the outputs of the ops name these ids, and what is an input as well needs a pair
+   * (eng_in_place, engine/op.h). All ranks must write the same. Called once
    * for each program with an update of the parameters. Optional: NULL if the tensors keep their values.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_policy_update *update, eng_error *);

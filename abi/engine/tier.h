@@ -43,9 +43,11 @@ typedef struct eng_tier_info {
 typedef struct eng_tier {
   uint32_t struct_size;
   uint32_t minor;
-  /* Describes the tier from the options alone. Creates nothing. The options are the keys of [offload], which are the
-   * engine's: a run cannot give a tier options of its own yet, and `engine plugins test` refuses a description of a
-   * tier that lists some.  Call: [plan]  since 1.0 */
+  /* Describes the tier from the options alone. Creates nothing. The options are the keys of [offload]: the engine's, and
+   * those that descriptions of tiers list. The name of such a key begins with that of the tier: NAME_. They are there
+   * where a state is on the tier. A key with a default must not be given without one; a key without a default says what
+   * there is, such as a folder, and may be. ENG_INVALID: the text names the key and what to change.
+   *   Call: [plan]  since 1.0 */
   eng_status (*describe)(const eng_options *, eng_tier_info *out, eng_error *);
   /* `local_rank` is the number of this process among those of this machine, from 0.
    *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */

@@ -9,7 +9,8 @@ eng_tier_info describe_tier(Registry& registry, const std::string& name, const S
   Sink sink;
   eng_tier_info info{};
   info.struct_size = sizeof(info);
-  sink.check(table.describe(options.get(), &info, sink.get()), Exit::environment, "[offload] " + name);
+  const eng_status status = table.describe(options.get(), &info, sink.get());
+  sink.check(status, status == ENG_INVALID ? Exit::usage : Exit::environment, "[offload] " + name);
   const auto number = [](double x) { return x >= 0 && x <= 1e300; };
   if (!number(info.read_bandwidth) || !number(info.write_bandwidth))
     throw Error(Exit::environment, fmt::format("tier {} describes itself with a bandwidth that is out of range", name));

@@ -13,6 +13,7 @@
 #include "engine/data.h"
 #include "engine/device.h"
 #include "engine/job.h"
+#include "engine/observer.h"
 #include "engine/plugin.h"
 #include "engine/policy.h"
 #include "engine/tier.h"
@@ -31,6 +32,8 @@ template <>
 inline constexpr uint32_t required_bytes<eng_device> = offsetof(eng_device, queue_create);
 template <>
 inline constexpr uint32_t required_bytes<eng_job> = offsetof(eng_job, site);
+template <>
+inline constexpr uint32_t required_bytes<eng_observer> = offsetof(eng_observer, after_step);
 template <>
 inline constexpr uint32_t required_bytes<eng_axis> = offsetof(eng_axis, states);
 template <>
@@ -52,7 +55,8 @@ struct Provided {
 struct Description {
   std::string id, name, version, license, summary;
   std::vector<Provided> provides;
-  std::string text;  // verbatim
+  std::string text;                    // verbatim
+  std::vector<std::string> uses = {};  // ops of other plugins that it emits
 };
 
 // A plugin file that was checked and stays open: what is hashed and loaded is what was read.

@@ -71,8 +71,9 @@ struct Op {
 
 constexpr uint32_t random_sites = 4096;  // the limit of "site"
 
-// Makes the ops (engine/op.h) of every plugin that `registry` has loaded known to find_op, until the process ends.
-// Throws Error(Exit::environment) with the plugin, the op and what is wrong.
+// Makes the ops (engine/op.h) of every plugin that `registry` has loaded, and of those that these use (`uses` in
+// engine/plugin.h), known to find_op, until the process ends. Throws Error(Exit::environment) with the plugin, the op
+// and what is wrong.
 void load_ops(Registry& registry);
 const Op* find_plugin_op(const std::string& id);
 // An op of engine/ops.h or of a plugin; nullptr if unknown.

@@ -217,9 +217,32 @@ Op adapt(const eng_op& theirs, const std::string& where) {
   return op;
 }
 
+// The file whose id the op's id begins with, the longest one; nullptr if there is none.
+const Candidate* owner_of(const Registry& registry, const std::string& op) {
+  const Candidate* out = nullptr;
+  for (const Candidate& c : registry.candidates())
+    if (c.refused.empty() && op.starts_with(c.description.id + ".") &&
+        (!out || c.description.id.size() > out->description.id.size()))
+      out = &c;
+  return out;
+}
+
+// Calls `visit` for every op that a loaded plugin uses, and for those of the plugins that this loads.
+template <class Visit>
+void each_used(const Registry& registry, const Visit& visit) {
+  for (size_t k = 0; k < registry.loaded().size(); ++k)
+    for (const Candidate& user : registry.candidates())
+      if (user.refused.empty() && user.description.id == registry.loaded()[k].id)
+        for (const std::string& op : user.description.uses) visit(user, op, owner_of(registry, op));
+}
+
 }  // namespace
 
 void load_ops(Registry& registry) {
+  each_used(registry, [&](const Candidate&, const std::string&, const Candidate* owner) {
+    for (const Provided& one : owner ? owner->description.provides : std::vector<Provided>{})
+      if (one.kind == ENG_OPS_KIND && one.refused.empty()) registry.table_of<eng_ops>(*owner, one.kind, one.name);
+  });
   for (const auto& [from, name] : registry.loaded_providers(ENG_OPS_KIND)) {
     const std::string& plugin = from->description.id;
     const auto table = registry.table_of<eng_ops>(*from, ENG_OPS_KIND, name);
@@ -243,6 +266,13 @@ void load_ops(Registry& registry) {
         throw Error(Exit::environment, where + ": the process has loaded another op with this id");
     }
   }
+  each_used(registry, [](const Candidate& user, const std::string& op, const Candidate* owner) {
+    if (find_op(op) && (owner || !find_plugin_op(op))) return;  // a standard op has no owner
+    throw Error(Exit::environment,
+                fmt::format("plugin {} uses the op {}, which {}", user.description.id, op,
+                            owner ? owner->path.string() + " does not have" : "no plugin file brings"),
+                owner ? "" : "`engine plugins ls --why` lists the files, and why some are refused");
+  });
 }
 
 const Op* find_plugin_op(const std::string& id) {

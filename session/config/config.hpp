@@ -125,5 +125,11 @@ Schema merged(const SectionSchema& section, const PluginSchema* plugin);
 // where the section has no such key. `value` gives the value of a key, or "".
 void add_named(Schema& options, const SchemaSource& plugins,
                const std::function<std::string(const std::string& key)>& value);
+// Like `merged`; in [offload] also the options of every tier, none of them required.
+Schema keys_of(const SectionSchema& section, const PluginSchema* plugin, const SchemaSource& plugins);
+// True if it is a key of the engine's own in that section.
+bool is_engine_key(const std::string& section, const std::string& key);
+// Gives [offload] the options of the tiers on which its states are, with their defaults, where it lacks them.
+void complete_offload(Section& offload, const SchemaSource& plugins);
 
 }  // namespace eng

@@ -192,7 +192,7 @@ struct Resolver {
   Names owners(const std::string& key) const {
     Names found;
     for (const auto& schema : section_schemas())
-      if (find_option(merged(schema, plugin_of(schema)), key)) found.push_back("[" + schema.name + "]");
+      if (find_option(keys_of(schema, plugin_of(schema), plugins), key)) found.push_back("[" + schema.name + "]");
     return found;
   }
 
@@ -256,10 +256,8 @@ struct Resolver {
     } else {
       problem.code = "E0103";
       problem.message = fmt::format("unknown key `{}`", shown);
-      for (const auto& tier : schema.name == "offload" ? plugins.names("eng.tier/1") : Names())
-        if (const auto* of = plugins.find("eng.tier/1", tier); of && find_option(of->options, key))
-          problem.message = fmt::format(
-              "`{}` is an option of tier `{}`, and a run cannot give a tier options of its own yet", shown, tier);
+      if (const std::string tier = absent_tier(key, document, plugins); schema.name == "offload" && !tier.empty())
+        problem.note = plugins.explain("eng.tier/1", tier);
       for (const Option& option : options)
         if (const Names of = with_key(plugins, option.names, key); !option.names.empty() && !of.empty())
           problem.message =
@@ -287,7 +285,7 @@ struct Resolver {
         problem.message += foreign.not_yet();
         return problem;
       }
-      const Schema options = merged(schema, plugin_of(schema));
+      const Schema options = keys_of(schema, plugin_of(schema), plugins);
       const Option* option = find_option(options, foreign.here.substr(std::min(dot + 1, foreign.here.size())));
       if (!option) continue;
       if (foreign.same) write = typed(section, *option, value);
@@ -318,7 +316,7 @@ struct Resolver {
     const bool none = named && !named->required && plugin_name(schema).empty();  // [job] in a run
     const bool alone = schema.kind.empty() || (!plugin && (none || is_late(schema) || !named->choices.empty()));
     if (!plugin && !alone) no_plugin(schema);
-    Schema options = merged(schema, plugin);
+    Schema options = keys_of(schema, plugin, plugins);
     if (!plugin && named && !named->choices.empty())
       for (const std::string& name : plugins.names(schema.kind)) {
         auto& choices = const_cast<Option*>(find_option(options, schema.names))->choices;
@@ -346,6 +344,8 @@ struct Resolver {
     for (const Option& option : options)
       if (option.required && settings[option.key].value.index() == 0 && !document.find(schema.name, option.key))
         missing_key(schema, option);
+    if (schema.name == "offload")
+      for (Problem& problem : keep_tier_options(settings, document, plugins)) add(schema.name, std::move(problem));
     return Section(schema.name, std::move(settings));
   }
 
@@ -375,7 +375,7 @@ struct Resolver {
     const SectionSchema* schema = nullptr;
     for (const SectionSchema& one : section_schemas())
       if (one.name == ours) schema = &one;
-    const Schema options = merged(*schema, plugin_of(*schema));
+    const Schema options = keys_of(*schema, plugin_of(*schema), plugins);
     if (const auto foreign = plugins.foreign(theirs, key, given.value))
       problem = tell_foreign(*foreign, shown, given.value, std::move(problem));
     else if (const Option* own = find_option(options, key.substr(key.rfind('.') + 1)))

@@ -127,25 +127,6 @@ struct Rules {
     if (offload.string("optimizer") == "none" && offload.string("master") == "none" && offload.given("ratio"))
       refuse("E0113", "offload", "ratio", "`ratio` is given, but the optimizer's states and masters are on the device",
              "set offload.optimizer as well, or remove `ratio`");
-    std::vector<const char*> there;
-    for (const char* key : {"optimizer", "master", "gradients", "parameters", "activations"})
-      if (offload.string(key) == "nvme") there.push_back(key);
-    const auto& paths = offload.strings("nvme_paths");
-    if (!there.empty() && paths.empty())
-      refuse("E0108", "offload", there[0], fmt::format("`{}` = \"nvme\" needs `nvme_paths`", there[0]),
-             "for example nvme_paths = [\"/nvme0\"]");
-    for (const std::string& path : paths)
-      if (!path.starts_with('/'))
-        refuse("E0106", "offload", "nvme_paths", fmt::format("{} is not absolute", toml_text(path)),
-               "write the whole path of a folder on the disk");
-    // Keys that describe the disks are useful without a state there: `engine plan --fit` proposes them.
-    static const std::set<std::string> of_the_disks = {"nvme_paths", "nvme_read_bandwidth", "nvme_write_bandwidth"};
-    for (const auto& [key, setting] : offload.settings())
-      if (there.empty() && setting.given && key.starts_with("nvme_") && !of_the_disks.count(key))
-        refuse("E0113", "offload", key, fmt::format("`{}` is given, but no state is on \"nvme\"", key),
-               "set for example offload.optimizer = \"nvme\", or remove the key");
-    if (offload.integer("nvme_block") % 4096)
-      refuse("E0106", "offload", "nvme_block", "`nvme_block` is not a multiple of 4096", "for example \"1MiB\"");
   }
 
   void recompute(const Section& recompute) const {

@@ -57,6 +57,14 @@ Document read_resolved(const std::filesystem::path& file);
 Problems entry_problems(const std::string& section, Tables& entries, const TextRange& place,
                         const SchemaSource& plugins);
 
+// Removes the options of tiers that hold no state from the settings of [offload], unless they are given. Returns what
+// is wrong with those that stay.
+Problems keep_tier_options(std::map<std::string, Setting>& offload, const Document& document,
+                           const SchemaSource& plugins);
+// The tier that a state of [offload] names and that no plugin provides, if an option of it would be called `key`; else
+// "".
+std::string absent_tier(const std::string& key, const Document& document, const SchemaSource& plugins);
+
 // Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are
 // skipped.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,

@@ -34,7 +34,7 @@ bool Target::place(const std::string& key, Value value, const std::string& origi
   const auto dot = key.find('.');
   const std::string section = key.substr(0, dot), name = key.substr(dot + 1);
   const SectionSchema* schema = section_of(section);
-  const Schema options = schema ? merged(*schema, plugin_of(section)) : Schema{};
+  const Schema options = schema ? keys_of(*schema, plugin_of(section), plugins_) : Schema{};
   const Option* option = find_option(options, name);
   if (!option && section == "model" && !plugin_of(section)) {  // of a model that is not known yet
     leave(key, toml_text(value), why);

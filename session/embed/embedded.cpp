@@ -100,6 +100,7 @@ class Embedded::Events final : public RunListener {
   void started(const RunStart&) override {}
   void step(const Metrics& metrics, double) override { metrics_ = metrics; }
   void evaluated(int64_t, const Evaluation&) override {}
+  void alert(int64_t step, const std::string& text) override { note_(fmt::format("step {}: {}", step, text)); }
   void saving() override {}
   void saved(const Saved&) override { saved_ = true; }
   void begin() { metrics_.reset(), saved_ = false; }

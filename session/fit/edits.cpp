@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "session/config/schemas.hpp"
 #include "session/ranks/ranks.hpp"
 
 namespace eng {
@@ -38,6 +39,7 @@ Config edited(const Config& config, const Registry& registry, const Edits& edits
       section.set(e.key, e.value, e.value.index() ? "edit" : "default");
   }
   derive_offload(out.section("offload"));
+  complete_offload(out.section("offload"), schemas_of(registry));
   share_batch(out, ranks);
   return out;
 }

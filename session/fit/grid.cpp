@@ -47,14 +47,15 @@ Grid grid_of(const Config& config, const Registry& registry, const Target& targe
   using Kind = Keep::Kind;
   grid.offloads = {{}};
   const Section& offload = config.section("offload");
-  const bool free = std::none_of(offload.settings().begin(), offload.settings().end(),
-                                 [](const auto& s) { return s.second.given && !s.first.starts_with("nvme_"); });
+  const bool free = std::none_of(offload.settings().begin(), offload.settings().end(), [](const auto& s) {
+    return s.second.given && is_engine_key("offload", s.first);  // options of tiers say what there is
+  });
   const auto try_tier = [&](const char* tier, bool useful) {
     if (free && useful && registry.find(ENG_TIER_KIND, tier))
       for (const auto& keys : offloads) grid.offloads.push_back({tier, keys});
   };
   try_tier("host", !target.host_memory());
-  try_tier("nvme", !offload.strings("nvme_paths").empty());
+  try_tier("nvme", offload.has("nvme_paths") && !offload.strings("nvme_paths").empty());
   grid.keeps = {{}};
   if (!by_policy || policy != "none") grid.keeps.push_back({Kind::none});
   for (const double share : shares) grid.keeps.push_back({Kind::budget, share});

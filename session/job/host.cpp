@@ -24,7 +24,8 @@ uint64_t mixed(std::initializer_list<uint64_t> numbers) {
 }
 
 const char* name_of(uint64_t call) {
-  static const char* names[] = {"?", "gradient", "losses", "program", "read", "write", "save", "file"};
+  static const char* names[] = {"?",     "gradient", "losses", "program",        "read",
+                                "write", "save",     "file",   "position_losses"};
   return names[call < std::size(names) ? call : 0];
 }
 
@@ -164,6 +165,18 @@ struct JobHost::Api {
     });
   }
 
+  static eng_status field(eng_job_host* h, uint32_t split, uint64_t window, const char* name, void* out,
+                          eng_error* sink) {
+    return of(h).answer(sink, [&] { of(h).passes_.field(split, window, name ? name : "", out); });
+  }
+  static eng_status position_losses(eng_job_host* h, uint32_t split, uint64_t first, uint32_t n, double* losses,
+                                    eng_error* sink) {
+    return of(h).answer(sink, [&] {
+      of(h).meet(Call::position_losses, {split, first, n});
+      of(h).passes_.position_losses(split, first, n, losses);
+    });
+  }
+
   static constexpr eng_job_api table = {sizeof(eng_job_api),
                                         0,
                                         parameters,
@@ -177,7 +190,9 @@ struct JobHost::Api {
                                         save,
                                         progress,
                                         file,
-                                        facts};
+                                        facts,
+                                        field,
+                                        position_losses};
 };
 
 JobHost::JobHost(const Setup& setup, const MadeJob& made, const Data& data, Passes& passes, const Peers& peers,

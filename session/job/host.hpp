@@ -33,7 +33,7 @@ class JobHost final : public eng_job_host {
 
  private:
   struct Api;
-  enum class Call : uint64_t { gradient = 1, losses, program, read, write, save, file };
+  enum class Call : uint64_t { gradient = 1, losses, program, read, write, save, file, position_losses };
   // All ranks come to the same call with the same arguments, and know whether one was asked to stop.
   void meet(Call call, std::initializer_list<uint64_t> arguments);
   template <class Work>

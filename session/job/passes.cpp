@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/job/passes.hpp"
 
+#include <cmath>
 #include <cstring>
 
+#include "core/base/text.hpp"
 #include "core/plan/planner.hpp"
 #include "engine/ops.h"
 #include "session/ranks/exchange.hpp"
@@ -30,6 +32,14 @@ void add_numbers(char* sum, const char* more, uint64_t bytes) {
     a += b;
     std::memcpy(sum + at, &a, sizeof a);
   }
+}
+
+// -log of the probability of `label`. x: the logits of a position, (V).
+double loss_at(const float* x, int64_t vocabulary, int32_t label) {
+  const double most = *std::max_element(x, x + vocabulary);
+  double sum = 0;
+  for (int64_t v = 0; v < vocabulary; ++v) sum += std::exp(x[v] - most);
+  return most + std::log(sum) - x[label];
 }
 
 [[noreturn]] void fault(eng_status status, const std::string& text) {
@@ -112,6 +122,70 @@ void Passes::losses(uint32_t split, uint64_t first, uint32_t n, bool sites, doub
     std::memcpy(&one, text.data() + k / cut.world * sizeof one, sizeof one);
     if (sums) sums[k] = one.sum;
     if (labels) labels[k] = one.labels;
+  }
+}
+
+void Passes::field(uint32_t split, uint64_t window, const std::string& name, void* out) {
+  const uint64_t all = windows(split);
+  if (window >= all) fault(ENG_OUT_OF_RANGE, fmt::format("there is no window {}: there are {}", window, all));
+  const std::vector<Field>& fields = data_.fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& one) { return one.name == name; });
+  if (found == fields.end())
+    fault(ENG_NOT_FOUND,
+          fmt::format("model {} reads no field `{}` of the batch", setup_.model.plugin, printable(name)));
+  batch_.clear();
+  data_.read(split == ENG_JOB_TRAIN ? ENG_SPLIT_TRAIN : ENG_SPLIT_VALIDATION, window, 1, batch_);
+  const auto f = static_cast<size_t>(found - fields.begin());
+  const void* from =
+      f > 1 ? static_cast<const void*>(batch_.others[f - 2].data()) : (f ? batch_.labels.data() : batch_.tokens.data());
+  std::memcpy(out, from, static_cast<size_t>(data_.length()) * sizeof(int32_t));
+}
+
+// The losses of the batch, whose logits are there: (rows, T) f64, as bytes.
+std::string Passes::losses_by_position() {
+  const Tensor& logits = *plan().find("logits", "activation");
+  const int64_t vocabulary = logits.desc.dims[logits.desc.ndim - 1];
+  const auto positions = static_cast<int64_t>(batch_.labels.size());
+  const int64_t most = std::max<int64_t>(1, static_cast<int64_t>(piece_bytes / sizeof(float)) / vocabulary);
+  std::vector<double> losses(batch_.labels.size());
+  std::vector<float> some(static_cast<size_t>(std::min(most, positions) * vocabulary));
+  const Read reader = trainer_.reader();
+  for (int64_t at = 0; at < positions; at += most) {
+    const int64_t n = std::min(most, positions - at);
+    reader(spec_of(plan(), logits), static_cast<uint64_t>(at * vocabulary), static_cast<uint64_t>(n * vocabulary),
+           some.data());
+    for (int64_t k = 0; k < n; ++k)
+      if (const int32_t label = batch_.labels[static_cast<size_t>(at + k)]; label != ENG_IGNORE_LABEL)
+        losses[static_cast<size_t>(at + k)] = loss_at(some.data() + k * vocabulary, vocabulary, label);
+  }
+  return {reinterpret_cast<const char*>(losses.data()), losses.size() * sizeof(double)};
+}
+
+void Passes::position_losses(uint32_t split, uint64_t first, uint32_t n, double* losses) {
+  const Cut& cut = trainer_.cut();
+  const uint64_t rows = static_cast<uint64_t>(cut.rows), all = windows(split), turns = (n + rows - 1) / rows;
+  if (!plan().find("logits", "activation"))
+    fault(ENG_PRECONDITION, "losses of positions need ENG_JOB_POSITIONS in eng_job_info.flags");
+  if (first > all || n > all - first)
+    fault(ENG_OUT_OF_RANGE, fmt::format("{} windows from window {} on: there are {}", n, first, all));
+  publish();
+  const size_t row = static_cast<size_t>(data_.length()) * sizeof(double), whole = row * rows;
+  std::string mine;
+  for (uint64_t k = cut.rank; k - cut.rank < turns; k += cut.world) {
+    batch_.clear();
+    // A rank without a micro-batch in the last turn computes one that does not count.
+    read_rows(split, k < turns ? first + k * rows : all, cut.rows);
+    trainer_.logits(batch_);
+    if (k < turns) mine += losses_by_position();
+  }
+  const std::vector<std::string> texts = trainer_.alone() ? std::vector{mine} : peers_.exchange(mine);
+  for (uint64_t k = 0; k < turns; ++k) {
+    const std::string& text = texts[k % cut.world];
+    if (text.size() < (k / cut.world + 1) * whole)
+      throw Error(Exit::communication,
+                  fmt::format("losses of a job: rank {} gave {} bytes", k % cut.world, text.size()));
+    std::memcpy(losses + k * rows * row / sizeof(double), text.data() + k / cut.world * whole,
+                row * std::min(rows, n - k * rows));
   }
 }
 

@@ -23,6 +23,8 @@ class Passes {
   // See engine/job.h.
   double gradient(uint32_t split, uint64_t first);
   void losses(uint32_t split, uint64_t first, uint32_t n, bool sites, double* sums, int64_t* labels);
+  void field(uint32_t split, uint64_t window, const std::string& name, void* out);  // not together
+  void position_losses(uint32_t split, uint64_t first, uint32_t n, double* losses);
   void program(uint32_t k, const float* numbers, uint32_t n, int64_t counter);
   void read(uint32_t what, uint32_t state, uint32_t index, uint64_t first, uint64_t count, void* out) const;
   // Hash of the bytes of all parameters, in their order.
@@ -35,6 +37,7 @@ class Passes {
   void read_parts(const Tensor& tensor, uint64_t first, uint64_t count, char* out) const;
   void read_sum(const Tensor& tensor, uint64_t first, uint64_t count, char* out) const;
   void read_rows(uint32_t split, uint64_t first, int64_t rows);
+  std::string losses_by_position();
   void publish();
   const Plan& plan() const { return setup_.plan; }
   const Setup& setup_;

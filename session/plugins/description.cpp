@@ -190,6 +190,10 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   if (const toml::node* options = table.get("options")) out.schema.options = read_options(options, where);
   for (const Option& option : out.schema.options)
     need(option.type != Type::tables, "{} option '{}': no plugin can read tables", where, option.key);
+  // [offload] has the options of all tiers.
+  for (const Option& option : out.schema.options)
+    need(out.kind != ENG_TIER_KIND || option.key.starts_with(out.name + "_"),
+         "{} option '{}': the name of a tier's option begins with that of the tier: {}_", where, option.key, out.name);
   if (const toml::node* pretrained = table.get("pretrained"))
     out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
   Schema keys = out.schema.options;
@@ -209,14 +213,19 @@ void read_description(const toml::table& root, Description& out) {
   read_table(&root, {text("draft")}, "description", {"drafts", "plugin", "provides"});
   const Preset drafts = read_drafts(root);
   const std::string where = "description, [plugin]";
-  const Preset plugin = read_table(
-      root.get("plugin"), {text("id"), text("name"), text("version"), text("license"), text("summary", false)}, where);
+  const Preset plugin = read_table(root.get("plugin"),
+                                   {text("id"), text("name"), text("version"), text("license"), text("summary", false),
+                                    Option{"uses", Type::strings}},
+                                   where);
   out.id = text_in(plugin, "id");
   need(is_dotted(out.id), "{}: id '{}' is not of the form org.example.name", where, out.id);
   out.name = text_in(plugin, "name");
   out.version = text_in(plugin, "version");
   out.license = text_in(plugin, "license");
   out.summary = text_in(plugin, "summary");
+  out.uses = texts_in(plugin, "uses");
+  for (const std::string& op : out.uses)
+    need(is_kind(op), "{}: 'uses' has '{}', which is not the id of an op, such as org.example.scan/1", where, op);
   const toml::array* provides = root["provides"].as_array();
   need(provides && !provides->empty(), "description: [[provides]] is missing: the plugin offers nothing");
   std::set<std::pair<std::string, std::string>> seen;

@@ -187,6 +187,7 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
     const bool named = std::any_of(d.provides.begin(), d.provides.end(), [&](const auto& p) { return p.name == what; });
     out += fmt::format("{} {} ({})\n  {}\n  {}\n  sha256 {}\n", d.id, d.version, d.license,
                        d.summary.empty() ? d.name : d.summary, candidate.path.string(), candidate.file->sha256());
+    if (!d.uses.empty()) out += fmt::format("  uses {}\n", fmt::join(d.uses, ", "));
     for (const Provided& one : d.provides) {
       if (!one.refused.empty() || (named && d.id != what && one.name != what)) continue;
       out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);

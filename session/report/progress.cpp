@@ -169,6 +169,11 @@ void Progress::evaluated(int64_t step, const Evaluation& evaluation) {
   line(look_.colour ? painted(text, green) : text);
 }
 
+void Progress::alert(int64_t step, const std::string& text) {
+  const std::string whole = fmt::format("alert step {}  {}", step, text);
+  line(look_.colour ? painted(whole, yellow) : whole);
+}
+
 void Progress::saved(const Saved& saved) {
   const std::string text = saved_text(saved);
   line(look_.colour ? painted(text, dim) : text);

@@ -46,6 +46,7 @@ class Progress final : public Listener {
   Progress& operator=(const Progress&) = delete;
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override;
+  void alert(int64_t step, const std::string& text) override;
   void saving() override {}
   void saved(const Saved& saved) override;
   void line(const std::string& text);  // any other whole line, above the live one

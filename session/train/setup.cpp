@@ -49,6 +49,15 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
   return notes;
 }
 
+// A policy that changes values on purpose: nothing else would say so.
+static void note_lossy(const Policy& policy, std::vector<std::string>& notes) {
+  if (policy.table.flags & ENG_AXIS_LOSSY)
+    notes.push_back(
+        fmt::format("{}.plugin = \"{}\" is lossy: it changes values that it moves, so results are not those "
+                    "of a run without it",
+                    policy.kind, policy.name));
+}
+
 // More threads than a control group allows on this machine, where the plan would run.
 static void note_threads(const Config& config, const Target& target, int64_t ranks, std::vector<std::string>& notes) {
   if (target.card) return;
@@ -126,7 +135,7 @@ static bool only_f32(const Call& call) {
   return std::all_of(call.in.begin(), call.in.end(), f32) && std::all_of(call.out.begin(), call.out.end(), f32);
 }
 
-// Ops are known only of files that the run uses: if the unknown one is of another file, its name.
+// Ops are known only of files that the run uses. The file that an unknown op is of, if it is one of the others.
 static std::string owner_of_unknown_op(const std::string& message, const Registry& registry) {
   for (const Candidate& file : registry.candidates())
     for (const char* before : {"unknown op ", "unknown init op: "})
@@ -248,7 +257,7 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   request.generate = generate > 0;
   request.keep_gradients = readable.gradients || job;
   request.job = job;
-  request.logits = readable.logits;
+  request.logits = readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
   request.activations = select_activations(s.model, readable.activations);
   request.grad_clip = train.number("grad_clip");
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
@@ -266,6 +275,8 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
   if (training && use != Use::sketch && s.kernels && s.kernels->fallback())
     if (std::string note = left_ops(s.plan, *s.kernels); !note.empty()) s.notes.push_back(std::move(note));
+  note_lossy(s.precision, s.notes);
+  if (s.sharding) note_lossy(*s.sharding, s.notes);
   note_threads(config, s.target, world.local_size, s.notes);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (job) s.job = host_bytes_of(*job, s.model, s.plan);
@@ -282,9 +293,9 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     const std::string file = owner_of_unknown_op(e.what(), registry);
     if (file.empty() || !e.help().empty()) throw;
     throw Error(e.exit(), e.what(),
-                fmt::format("{} is there, but the run does not use it: only files of which the configuration names "
-                            "something, such as a model or an optimizer, bring their ops. A plugin brings the ops that "
-                            "it emits itself",
+                fmt::format("{} is there, but the run does not use it: a run uses the files of which its configuration "
+                            "names something, such as a model or an optimizer, and those whose ops such a plugin lists "
+                            "in its description: uses = [\"ID/1\"]",
                             file));
   }
 }

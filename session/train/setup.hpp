@@ -27,7 +27,7 @@ struct Setup {
   Observers observers;
   Model model;
   Plan plan;
-  // Keys of [zero] without effect; ops left to another device; sequences longer than the model's.
+  // Keys of [zero] without effect; lossy policies; ops left to another device; sequences longer than the model's.
   std::vector<std::string> notes;
   uint64_t comm_overhead = 0;   // bytes of host memory of the communicator, with several ranks
   uint64_t model_overhead = 0;  // and of the model's plugin: its code

@@ -245,12 +245,16 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
 }
 
 void Trainer::observe(const float* values, Metrics& m) const {
-  const auto& shown = setup_.observers.shown;
+  const auto& [objects, shown] = setup_.observers;
+  m.own.resize(objects.size());
   for (uint32_t o = 0; o < shown.size(); ++o) {
-    if (step_ % shown[o].every) continue;
-    const size_t prefix = setup_.observers.objects[o].name.size() + 1;
+    const bool due = step_ % shown[o].every == 0, asks = objects[o].table.after_step != nullptr;
+    if (!due && !asks) continue;
+    const size_t prefix = objects[o].name.size() + 1;
     for (Named& one : observed(setup_.plan, o, values)) {
       const std::string own = one.name.substr(prefix);
+      if (asks) m.own[o].push_back({own, one.value});
+      if (!due) continue;
       const auto& patterns = shown[o].progress;
       one.on_line = std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, own); });
       m.observed.push_back(std::move(one));

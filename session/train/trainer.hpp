@@ -21,9 +21,11 @@ struct Metrics {
   int64_t step = 0;
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
-  bool skipped = false;             // the gradients were not finite, and nothing was updated
-  std::vector<Named> terms;         // of the loss, if the model names them: means over the labels that count
-  std::vector<Named> observed;      // by observers whose turn it is
+  bool skipped = false;         // the gradients were not finite, and nothing was updated
+  std::vector<Named> terms;     // of the loss, if the model names them: means over the labels that count
+  std::vector<Named> observed;  // by observers whose turn it is
+  // Of each observer with `after_step`, all results of this step, by its own names; nothing of the others.
+  std::vector<std::vector<Named>> own;
   std::optional<double> eval_loss;  // of an evaluation right after this step
   std::optional<double> padding;    // share of the positions without a token, where documents are packed
 
@@ -74,6 +76,7 @@ class Trainer {
   uint64_t samples() const { return samples_; }
   bool alone() const { return cut_.world == 1; }
   bool trains() const { return setup_.plan.table.buffer != 0; }
+  const Observers& observers() const { return setup_.observers; }
 
   // The result of the exchange before a step.
   struct Agreed {

@@ -18,6 +18,7 @@ TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& d
       saves_last_(config.section("checkpoint").boolean("last")),
       asynchronous_(config.section("checkpoint").boolean("asynchronous")),
       progression_(config, trainer.facts()),
+      after_(trainer, listener, steps_),
       saved_at_(trainer.last_checkpoint().empty() ? -1 : first_),
       started_(SteadyClock::now()) {
   if (!options_.checkpoints.empty()) trainer.save_into(options_.checkpoints);
@@ -42,6 +43,7 @@ void TrainingLoop::step(const Batch* given) {
   auto m = agreed.stop ? std::nullopt : trainer_.train(batch, agreed, data_wait, options_.stop);
   trainer_.record(nullptr);
   const int64_t step = trainer_.step();
+  bool asked = false;  // for a checkpoint
   if (m) {
     Evaluation evaluation;
     const bool evaluated = due(eval_every_) || (eval_every_ > 0 && step == steps_);
@@ -49,12 +51,15 @@ void TrainingLoop::step(const Batch* given) {
     if (evaluated) progression_.add(step, evaluation.loss);
     listener_.step(*m, since(started_) / static_cast<double>(step - first_) * static_cast<double>(steps_ - step));
     if (evaluated) listener_.evaluated(step, evaluation);
+    AfterStep::Asked answer = after_.ask(*m);
+    asked = answer.save && saves_;
+    ended_ = std::move(answer.stop);
   }
   stopped_ = agreed.stop || (trainer_.alone() && step < steps_ && options_.stop && options_.stop());
   end_save(false);
   const bool ends = step == steps_ || !over().empty();
   if (saved_at_ != step &&
-      (due(save_every_) || progression_.best() == step || (stopped_ && saves_) || (ends && saves_last_))) {
+      (due(save_every_) || progression_.best() == step || asked || (stopped_ && saves_) || (ends && saves_last_))) {
     begin_save();
     if (!asynchronous_) end_save(true);
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "session/report/trace_events.hpp"
+#include "session/train/after_step.hpp"
 #include "session/train/best.hpp"
 #include "session/train/loader.hpp"
 #include "session/train/trainer.hpp"
@@ -19,6 +20,7 @@ class Listener {
   virtual ~Listener() = default;
   virtual void step(const Metrics& metrics, double seconds_left) = 0;
   virtual void evaluated(int64_t step, const Evaluation& evaluation) = 0;
+  virtual void alert(int64_t step, const std::string& text) = 0;  // a line that an observer gives, on rank 0
   virtual void saving() = 0;  // all events before this one belong to the next checkpoint
   virtual void saved(const Saved& saved) = 0;
 };
@@ -39,7 +41,10 @@ class TrainingLoop {
   // True if there is a step to make: not after the last one, nor after a stop.
   bool more() const { return !stopped_ && trainer_.step() < steps_ && over().empty(); }
   // The reason why the run ends before its last step without being stopped; "" otherwise.
-  std::string over() const { return trainer_.step() < steps_ ? progression_.over() : ""; }
+  std::string over() const {
+    if (trainer_.step() >= steps_) return "";
+    return ended_.empty() ? progression_.over() : ended_;
+  }
   // Makes one, with what is due after it: evaluation, checkpoint. A stop may leave the step out. With `given`, this
   // rank's batch, the data are not read; their position moves on by a step all the same. A batch without tokens is for
   // a step that Training::stop leaves out. Throws as Trainer::train does.
@@ -61,6 +66,8 @@ class TrainingLoop {
   const int64_t eval_every_, eval_batches_, first_, steps_, save_every_;
   const bool saves_, saves_last_, asynchronous_;  // whether anything is saved, and the last step
   Progression progression_;
+  const AfterStep after_;
+  std::string ended_;  // why an observer ends the run
   int64_t saved_at_;
   bool stopped_ = false;
   const SteadyClock::time_point started_;

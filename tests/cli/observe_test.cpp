@@ -65,6 +65,21 @@ TEST_CASE("observers write what they see and change nothing", "[cli]") {
   CHECK(has(good(scratch, {"config", "schema", "observers"}).out, "with plugin = \"stats\""));
 }
 
+TEST_CASE("what an observer asks for between steps every rank does", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("watched.toml",
+                read(scratch / "config.toml") + "\n[[observers]]\nplugin = \"stopper\"\nat_most = 1e9\ntell = 1\n");
+  for (const char* ranks : {"1", "2"}) {
+    const std::string out = std::string("run") + ranks;
+    const Result run = good(scratch, {"--plugin-path", FIXTURE_STOPPER, "run", "watched.toml", "--ranks", ranks,
+                                      "--out", out, "device.threads=1"});
+    CHECK(has(run.err, "\nobserver stopper: low enough\ndone  "));
+    CHECK(metrics(scratch / out).size() == 1);
+    CHECK(Json::parse(read(scratch / out / "state.json")).at("last_checkpoint") == "step-00000001");
+  }
+}
+
 TEST_CASE("without observers the program has nothing of them", "[cli]") {
   Scratch scratch;
   scratch.config();

@@ -158,20 +158,42 @@ TEST_CASE("another trainer's word for a plugin") {
   CHECK_THAT(problems(with(""), {"optimizer.plugin=adamw_torch"}), Contains("did you mean `adamw`?"));
 }
 
-TEST_CASE("an option of a tier") {
+TEST_CASE("options of a tier") {
   SchemaSource source = plugins();
-  PluginSchema tier;
-  Option option;
-  option.key = "zmem_ratio";
-  tier.options = {option};
+  Option ratio{"zmem_ratio", Type::number, 0.25}, folder{"zmem_folder"};
+  ratio.max = 1, folder.required = true;
+  const PluginSchema tier{{ratio, folder}, {}};
   source.names = [](const std::string& kind) {
     return kind == "eng.tier/1" ? std::vector<std::string>{"zmem"} : plugins().names(kind);
   };
   source.find = [&](const std::string& kind, const std::string& name) {
-    return kind == "eng.tier/1" ? &tier : plugins().find(kind, name);
+    return kind != "eng.tier/1" ? plugins().find(kind, name) : name == "zmem" ? &tier : nullptr;
   };
-  CHECK_THAT(problems(with("[offload]\nzmem_ratio = 0.5\n"), {}, source),
-             Contains("`zmem_ratio` is an option of tier `zmem`, and a run cannot give a tier options of its own yet"));
+  const std::string on = "[offload]\ngradients = \"zmem\"\n";
+  const Config used = parse(with(on + "zmem_folder = \"/z\"\n"), {"offload.zmem_ratio=0.5"}, source);
+  CHECK(used.section("offload").number("zmem_ratio") == 0.5);
+  CHECK(used.section("offload").string("zmem_folder") == "/z");
+  CHECK(parse(with(on + "zmem_folder = \"/z\"\n"), {}, source).section("offload").number("zmem_ratio") == 0.25);
+  CHECK_THAT(problems(with(on), {}, source),
+             Contains("error[E0108]: `gradients` = \"zmem\" needs `zmem_folder`") && Contains("opt.toml:7:1"));
+  CHECK_THAT(problems(with(on), {"offload.zmem_ratio=2"}, source), Contains("error[E0106]: `zmem_ratio`"));
+  CHECK_THAT(problems(with(on), {"offload.zmem_rato=0.5"}, source), Contains("did you mean `zmem_ratio`?"));
+  // Without a state there it has none of them, but for those that say what there is.
+  CHECK(parse(with(""), {}, source).section("offload").settings().count("zmem_ratio") == 0);
+  CHECK_THAT(problems(with(""), {"offload.zmem_ratio=0.5"}, source),
+             Contains("error[E0113]: `zmem_ratio` is given, but no state is on \"zmem\""));
+  CHECK(parse(with(""), {"offload.zmem_folder=\"/z\""}, source).section("offload").string("zmem_folder") == "/z");
+  // The text of a run reads back, and so does that of an engine whose own the keys were.
+  const Config again = parse(resolved_text(used), {}, source);
+  CHECK(again.section("offload").number("zmem_ratio") == 0.5);
+  std::string old = resolved_text(parse(with("")));
+  old.insert(old.find("[offload]\n") + 10, "zmem_ratio = 0.25\n");
+  old.insert(old.find("defaults = [") + 12, "\n  \"offload.zmem_ratio\",");
+  CHECK(parse(old, {}, source).section("offload").settings().count("zmem_ratio") == 0);
+  CHECK(problems(old) == "");  // nor is the tier needed
+  // A key of a tier that is not there.
+  CHECK_THAT(problems(with("[offload]\noptimizer = \"zmem\"\nzmem_ratio = 0.5\n")),
+             Contains("error[E0103]: unknown key `zmem_ratio`") && Contains("looked in /usr/lib/engine for zmem"));
 }
 
 TEST_CASE("faults of a plugin's description") {

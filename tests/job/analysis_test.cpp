@@ -35,6 +35,15 @@ TEST_CASE("a job computes, restores, saves and writes, twice with the same bits"
   CHECK(analysed(scratch, "larger", {"job.windows=8"}).at("gradient") != first.at("gradient"));
 }
 
+TEST_CASE("a job sees the fields of windows and the losses of their positions", "[job]") {
+  Scratch scratch;
+  scratch.config();
+  const Result done = engine(scratch, words({"config.toml", "--job", "positions", "--out", "out"}));
+  INFO(done.err);
+  REQUIRE(done.exit == 0);
+  CHECK(read(scratch / "out" / "positions.txt") == "agree 1\ncounted 1\nfollow 1\nsilent 1\n");
+}
+
 TEST_CASE("a job with other formats, tiers and recomputation", "[job][.slow]") {
   Scratch scratch;
   scratch.config();

@@ -295,6 +295,9 @@ static eng_status misuse(work* w) {
   if (is(w->j, "write")) return api->write(w->h, ENG_JOB_GRADIENT, 0, 0, 0, 1, numbers, w->error);
   if (is(w->j, "file")) return api->file(w->h, "../x", "x", 1, w->error);
   if (is(w->j, "own file")) return api->file(w->h, "state.json", "x", 1, w->error);
+  if (is(w->j, "positions")) return api->position_losses(w->h, ENG_JOB_HELD, 0, 1, d, w->error);
+  if (is(w->j, "field")) return api->field(w->h, ENG_JOB_HELD, 0, "org.example.none", d, w->error);
+  if (is(w->j, "window")) return api->field(w->h, ENG_JOB_TRAIN, 1u << 30, "tokens", d, w->error);
   if (is(w->j, "error")) return refuse(w->error, ENG_INTERNAL, "made up");
   if (is(w->j, "mute")) return ENG_INTERNAL;
   return ENG_OK;

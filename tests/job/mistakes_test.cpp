@@ -32,6 +32,9 @@ TEST_CASE("the faults of a job are told with its name", "[job][.slow]") {
       {"write", "job fixture: a gradient may not be written"},
       {"file", "job fixture: `../x` is no name for a result"},
       {"own file", "job fixture: `state.json` is no name for a result"},
+      {"positions", "job fixture: losses of positions need ENG_JOB_POSITIONS"},
+      {"field", "job fixture: model llama reads no field `org.example.none` of the batch"},
+      {"window", "job fixture: there is no window 1073741824: there are"},
       {"error", "job fixture: made up"},
       {"mute", "job fixture: failed with status 13 and no text"},
   };

@@ -31,6 +31,16 @@ TEST_CASE("two ranks give the same bits with every strategy", "[job][.slow]") {
   CHECK(facts.at("zero") == "zero3");
 }
 
+TEST_CASE("two ranks have the losses of all positions", "[job]") {
+  Scratch scratch;
+  scratch.config();
+  const Args zero3 = with(two, {"zero.plugin=zero3"});
+  const Result done = engine(scratch, words(with({"config.toml", "--job", "positions", "--out", "out"}, zero3)));
+  INFO(done.err);
+  REQUIRE(done.exit == 0);
+  CHECK(read(scratch / "out" / "positions.txt") == "agree 1\ncounted 1\nfollow 1\nsilent 1\n");
+}
+
 TEST_CASE("two ranks that were stopped go on with the same bits", "[job][.slow]") {
   Scratch scratch;
   scratch.config();

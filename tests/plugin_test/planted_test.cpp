@@ -26,13 +26,18 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
            {"muon_scratch", {"--kind", "eng.kernels/1", "--name", "cpu"}, "of its scratch of"},
            {"adamw_remembers", {"--name", "adamw"}, "depend on what was asked before"},
            {"zero2_neighbour", {}, "other bits than where every rank keeps everything"},
+           {"zero2_rounds", {}, "other bits than where every rank keeps everything, and it is not ENG_AXIS_LOSSY"},
            {"precision_narrows", {"--name", "bf16"}, "weights with ENG_PARAM_FP32 become bf16"},
            {"host_not_resident", {}, "is not resident: touch every page"},
            {"opt_counts_traces", {}, "two traces with"},
            {"wsd_remembers", {"--name", "wsd"}, "asked in another order or of another object"},
            {"wsd_exceeds", {"--name", "wsd"}, "it must be from 0 to the peak"},
            {"wsd_divides", {"--name", "wsd"}, "a run of one step: the rate of update 1 is"},
-           {"host_has_options", {}, "its description lists `limit`"},
+           {"host_misnames", {}, "option 'limit': the name of a tier's option begins with that of the tier: host_"},
+           {"lion_without_pairs", {"--name", "lion"}, "in_place of the op must list output 0 and input 0"},
+           {"lion_odd_pair",
+            {"--kind", "eng.ops/1"},
+            "in_place lists output 1 and input 3, which are never of one type and number of elements"},
            {"counting_forgets_order", {}, "is another one"},
            {"counting_mislabels", {}, "sample 3 of split 0: label 0 is 0, but token 1 is"},
            {"reference_kernels", {"--kind", "eng.kernels/1"}, "eng.gated_grad/1: eng.gated_grad/1 in"},
@@ -45,6 +50,23 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
     CHECK(tried.failed(p.said));
     CHECK_FALSE(tried.failed("map::at"));  // what the tester throws itself is no reason
   }
+}
+
+TEST_CASE("a tier may have options that begin with its name", "[plugin_test]") {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(PLANTED_DIR) / "planted_host_has_options.eng.so", {"host_limit=2GiB"});
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
+}
+
+TEST_CASE("a strategy that says that it is lossy is not asked for the bits of plain plans", "[plugin_test][.slow]") {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(PLANTED_DIR) / "planted_zero2_rounds_lossy.eng.so");
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
+  size_t compared = 0;
+  for (const Json& v : tried.verdicts) compared += has(v.at("text").get<std::string>(), "; lossy: losses within ");
+  CHECK(compared == 3);  // on 2, 3 and 4 ranks
 }
 
 TEST_CASE("a kernel that ignores segments, positions, loss weights or z_loss is told", "[plugin_test]") {

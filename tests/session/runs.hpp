@@ -53,6 +53,9 @@ class Heard final : public RunListener {
     stop = stop_after && metrics.step == stop_after;
   }
   void evaluated(int64_t step, const Evaluation&) override { events.push_back("evaluated " + std::to_string(step)); }
+  void alert(int64_t step, const std::string& text) override {
+    events.push_back("alert " + std::to_string(step) + " " + text);
+  }
   void saving() override { events.push_back("saving"); }
   void saved(const Saved& saved) override { events.push_back("saved " + saved.path.filename().string()); }
 };

@@ -62,6 +62,7 @@ class Shown final : public RunListener {
   const char* longer() const { return epochs_ ? "train.epochs=N" : "train.steps=N"; }
   void step(const Metrics& metrics, double seconds_left) override { progress_->step(metrics, seconds_left); }
   void evaluated(int64_t step, const Evaluation& evaluation) override { progress_->evaluated(step, evaluation); }
+  void alert(int64_t step, const std::string& text) override { progress_->alert(step, text); }
   void saving() override {}
   void saved(const Saved& saved) override { progress_->saved(saved); }
   void line(const std::string& text) { progress_->line(for_terminal(text)); }

@@ -74,6 +74,7 @@ const eng_observer observer = {.struct_size = sizeof(eng_observer),
                                .create = create,
                                .destroy = destroy,
                                .results = results,
-                               .observe = observe};
+                               .observe = observe,
+                               .after_step = nullptr};
 
 }  // namespace stats

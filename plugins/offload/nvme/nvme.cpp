@@ -108,6 +108,14 @@ summary = "States in files on disks"
 kind = "eng.tier/1"
 name = "nvme"
 summary = "files without a name in offload.nvme_paths, striped, with a checksum of every 4096 bytes"
+
+[provides.options]
+nvme_paths = { type = "strings", required = true, help = "absolute folders on fast disks, one for each disk" }
+nvme_block = { type = "bytes", default = 1048576, min = 4096, help = "bytes of one request, a multiple of 4096" }
+nvme_depth = { type = "int", default = 16, min = 1, max = 1024, help = "requests at a time, for reads and for writes each" }
+nvme_direct = { type = "bool", default = true, help = "past the page cache (O_DIRECT), so that memory is as planned" }
+nvme_read_bandwidth = { type = "bytes", min = 1, help = "bytes per second that all disks together read, for the plan's estimate" }
+nvme_write_bandwidth = { type = "bytes", min = 1, help = "bytes per second that all disks together write" }
 )")
 
 const char* describe_plugin() {

@@ -43,6 +43,10 @@ Settings read_settings(const eng_options* options) {
       out.paths.emplace_back(path);
   }
   if (out.paths.empty()) throw Error{ENG_INVALID, "offload.nvme_paths is empty: name at least one directory on a disk"};
+  for (const std::string& path : out.paths)
+    if (path.empty() || path[0] != '/')
+      throw Error{ENG_INVALID,
+                  "offload.nvme_paths: \"" + path + "\" is not absolute: write the whole path of a folder on the disk"};
   out.block = number(options, "nvme_block", out.block, page, int64_t{1} << 30, page);
   out.depth = static_cast<uint32_t>(number(options, "nvme_depth", out.depth, 1, 4096, 1));
   int32_t direct = 1;

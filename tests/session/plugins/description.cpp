@@ -66,6 +66,16 @@ mode = "x"
   CHECK(big.size() == 2);
 }
 
+TEST_CASE("a description lists the ops of other plugins that it uses") {
+  eng::Description d;
+  const std::string rest = "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n";
+  REQUIRE(eng::parse_description(head + "uses = ['org.example.scan.scan/1', 'eng.mamba.init_a_log/1']\n" + rest, d) ==
+          "");
+  CHECK(d.uses == std::vector<std::string>{"org.example.scan.scan/1", "eng.mamba.init_a_log/1"});
+  REQUIRE(eng::parse_description(lion, d) == "");
+  CHECK(d.uses.empty());
+}
+
 TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK(refusal(lion) == "");
   CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
@@ -78,6 +88,9 @@ TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'"), Contains("[plugin] is missing"));
   CHECK_THAT(refusal(head), Contains("[[provides]] is missing"));
   CHECK_THAT(refusal(head + "homepage = 'x'\n"), Contains("[plugin]: unknown key 'homepage'"));
+  CHECK_THAT(refusal(head + "uses = ['a scan']\n"),
+             Contains("[plugin]: 'uses' has 'a scan', which is not the id of an op"));
+  CHECK_THAT(refusal(head + "uses = [1]\n"), Contains("'uses'"));
   CHECK_THAT(refusal(lion + "speed = 1\n"), Contains("[[provides]] number 1: unknown key 'speed'"));
   CHECK_THAT(refusal(lion + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n"), Contains("provided twice"));
   CHECK(refusal(head + "[[provides]]\nkind = 'eng.later/2'\nname = 'a'") == "");  // of a later engine

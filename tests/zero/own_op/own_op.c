@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stranger's strategy that sums gradients with an op of its own, and that nothing but [zero] names. */
+ * A stranger's strategy that sums gradients with an op of its own, and that nothing but [zero] names. With BORROWS, the
+ * id of an op: the same strategy in a file without ops, which uses that one. FLAGS are those of its table. */
 #include "engine/policy.h"
 
 #include <stdlib.h>
@@ -13,21 +14,32 @@
 #define OP_SUM "org.example.own_op.sum/1" /* in: x (2 n); out: (n): the sum of both halves */
 
 /* clang-format off */
+#ifdef BORROWS
+#define ID "org.example.borrower"
+#define USES "uses = ['" BORROWS "']\n"
+#define OPS
+#else
+#define ID "org.example.own_op"
+#define USES
+#define OPS \
+  "[[provides]]\n" \
+  "kind = '" ENG_OPS_KIND "'\n" \
+  "name = 'sum'\n" \
+  "[[provides]]\n" \
+  "kind = '" ENG_KERNELS_KIND "'\n" \
+  "name = 'reference'\n"
+#endif
 ENG_DESCRIPTION(
   "[plugin]\n"
-  "id = 'org.example.own_op'\n"
+  "id = '" ID "'\n"
   "name = 'Own op'\n"
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
+  USES
   "[[provides]]\n"
   "kind = '" ENG_ZERO_KIND "'\n"
   "name = 'own_op'\n"
-  "[[provides]]\n"
-  "kind = '" ENG_OPS_KIND "'\n"
-  "name = 'sum'\n"
-  "[[provides]]\n"
-  "kind = '" ENG_KERNELS_KIND "'\n"
-  "name = 'reference'\n")
+  OPS)
 /* clang-format on */
 
 static eng_id own; /* the part of every object: there is one group, of all ranks */
@@ -58,7 +70,10 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
   s = b->api->emit(b, ENG_OP_ALL_TO_ALL, &m->src, 1, &both, 1, &all, 1, error);
   return s == ENG_OK ? b->api->emit(b, OP_SUM, &both, 1, &dst, 1, NULL, 0, error) : s;
 }
-static const eng_axis axis = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, 0, 0, NULL};
+#ifndef FLAGS
+#define FLAGS 0
+#endif
+static const eng_axis axis = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, FLAGS, 0, NULL};
 
 static eng_status infer(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   (void)cap, (void)error;

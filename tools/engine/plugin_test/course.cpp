@@ -2,6 +2,7 @@
 #include "tools/engine/plugin_test/course.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/program/program.hpp"
 #include "engine/ops.h"
@@ -220,6 +221,17 @@ Results results_of(const Course& course, Machine& machine) {
   for (int64_t k = 0; k < course.steps; ++k) out.numbers.push_back(run.step());
   out.tensors = run.tensors();
   return out;
+}
+
+double loss_distance(const Results& plain, const Results& theirs, const std::string& how) {
+  double worst = 0;
+  for (size_t k = 0; k < plain.numbers.size(); ++k)
+    for (size_t j = 0; j + 1 < plain.numbers[k].size(); ++j) {  // the last one is the norm
+      const double a = theirs.numbers[k][j], b = plain.numbers[k][j], off = std::fabs(a - b) / std::fabs(b);
+      if (!(off < 0.1)) throw Broken(fmt::format("the loss of step {} is {:.6g}, plain {:.6g}; {}", k + 1, a, b, how));
+      worst = std::max(worst, off);
+    }
+  return worst;
 }
 
 std::string first_difference(const Results& a, const Results& b, const std::string& only) {

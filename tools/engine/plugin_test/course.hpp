@@ -85,5 +85,7 @@ Results results_of(const Course& course, Machine& machine);
 // The first difference of two runs: "the loss of step 2 ...", "parameter layers.0.up: element 7 is ...". "" if nowhere.
 // `only`: the tensors compared; others may be missing.
 std::string first_difference(const Results& a, const Results& b, const std::string& only = "");
+// The largest relative distance of a loss from the plain one. Throws Broken, with `how`, where it is 0.1 or more.
+double loss_distance(const Results& plain, const Results& theirs, const std::string& how);
 
 }  // namespace eng::plugin_test

@@ -183,6 +183,27 @@ void check_infer(const Case& c) {
     throw Broken(text_of(c.call) + ": flops gives two numbers for the same call");
 }
 
+// A pair whose output and input are never alike is never used: the header asks for one type and number of elements.
+void check_pairs(const Op& op, const std::vector<Case>& cases) {
+  for (const InPlace& pair : op.in_place) {
+    std::string unlike;
+    bool fits = false;
+    for (const Case& c : cases) {
+      std::vector<eng_desc> out;
+      infer(op, c.call.in, c.call.attrs, out);
+      if (pair.in >= c.call.in.size() || !c.call.in[pair.in].dtype || pair.out >= out.size()) continue;
+      const eng_desc &from = c.call.in[pair.in], &to = out[pair.out];
+      fits = fits || (from.dtype == to.dtype && count(from) == count(to));
+      unlike = fmt::format("{} and {}", describe(to), describe(from));
+    }
+    if (!fits && !unlike.empty())
+      throw Broken(
+          fmt::format("in_place lists output {} and input {}, which are never of one type and number of "
+                      "elements: in one call {}",
+                      pair.out, pair.in, unlike));
+  }
+}
+
 // Inputs that the op accepts, found by trying: of one shape first, then of shapes that often go together.
 std::vector<Case> found_cases(const Op& op, Random& random, int32_t dtype) {
   const eng_desc shapes[] = {make_desc(dtype, {2, 5, 8}), make_desc(dtype, {8}), make_desc(dtype, {8, 8}),
@@ -266,6 +287,7 @@ void test_ops(const Subject& s, Sheet& sheet) {
                  "nothing that this file provides uses it on a device with a kernel for it, and no inputs were found "
                  "that it accepts");
       for (const Case& c : place.cases) check_infer(c);
+      check_pairs(op, place.cases);
       return fmt::format("{} calls", place.cases.size());
     });
     if (!shapes) continue;

@@ -112,13 +112,6 @@ void test_tier(const Subject& s, Sheet& sheet) {
   std::unique_ptr<Tier> tier;
   eng_tier_info info{};
   Section section;
-  sheet.check("options", [&]() -> std::string {
-    if (s.one.schema.options.empty()) return "none of its own";
-    throw Broken(
-        fmt::format("its description lists `{}`: [offload] has the engine's keys alone, so no run can give a tier "
-                    "options of its own",
-                    s.one.schema.options[0].key));
-  });
   const bool made = sheet.check("describe, create", [&] {
     wake(s);
     section = s.section();

@@ -62,13 +62,6 @@ SchemaSource with_sample(SchemaSource from) {
   return out;
 }
 
-// True if it is a key of the engine's own in that section.
-bool is_key(const std::string& section, const std::string& key) {
-  const auto& all = section_schemas();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const SectionSchema& s) { return s.name == section && find_option(s.options, key); });
-}
-
 }  // namespace
 
 Config Subject::config(const std::string& more) const {
@@ -88,7 +81,7 @@ Config Subject::config(const std::string& more) const {
   for (const std::string& key : given) {
     const std::string name = key.substr(0, key.find('='));
     const bool whole = name.find('.') != std::string::npos;
-    if (!section.empty() && (whole || find_option(one.schema.options, name) || is_key(section, name)))
+    if (!section.empty() && (whole || find_option(one.schema.options, name) || is_engine_key(section, name)))
       overrides.push_back(whole ? key : section + "." + key);
   }
   try {
