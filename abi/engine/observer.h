@@ -106,7 +106,7 @@ typedef struct eng_step_done {
 #define ENG_STEP_SAVE 1u /* save a checkpoint of this step; without effect in a run that saves none */
 #define ENG_STEP_STOP 2u /* end the run after this step: it is done, with exit code 0 */
 
-/* What an observer asks for after a step. The host zeroes it and sets struct_size.  since 1.0 */
+/* The requests of an observer after a step. The host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_step_reply {
   uint32_t struct_size;
   uint32_t flags;   /* ENG_STEP_* */

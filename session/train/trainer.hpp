@@ -24,7 +24,7 @@ struct Metrics {
   bool skipped = false;         // the gradients were not finite, and nothing was updated
   std::vector<Named> terms;     // of the loss, if the model names them: means over the labels that count
   std::vector<Named> observed;  // by observers whose turn it is
-  // Of each observer with `after_step`, all results of this step, by its own names; nothing of the others.
+  // For each observer with `after_step`, all results of this step, by its own names; nothing for the others.
   std::vector<std::vector<Named>> own;
   std::optional<double> eval_loss;  // of an evaluation right after this step
   std::optional<double> padding;    // share of the positions without a token, where documents are packed

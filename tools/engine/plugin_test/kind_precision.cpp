@@ -40,7 +40,7 @@ std::string check_place(const Subject& s, const Chosen<eng_axis>& chosen) {
   return out;
 }
 
-// Whether it must change no bit: everything is f32, and it does not say that it is lossy.
+// True if it must change no bit: everything is f32, and it does not say that it is lossy.
 bool keeps_bits(const Chosen<eng_axis>& chosen) {
   const Precision one = make_precision(chosen.name, chosen.table, chosen.options);
   const eng_unit unit = {sizeof(eng_unit), 1, 1, 0, 4096};
