@@ -6,7 +6,7 @@
 namespace eng {
 
 const eng_ops& standard_ops() {
-  return ops::standard();
+  return ::ops::standard();
 }
 
 }  // namespace eng
