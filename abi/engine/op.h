@@ -20,9 +20,19 @@ extern "C" {
 #endif
 
 #define ENG_OPS_KIND "eng.ops/1"
-#define ENG_OPS_DRAFT "ops-6" /* see engine/plugin.h */
+#define ENG_OPS_DRAFT "ops-7" /* see engine/plugin.h */
 #undef ENG_DRAFT_OPS_
 #define ENG_DRAFT_OPS_ "'" ENG_OPS_KIND "' = '" ENG_OPS_DRAFT "'\n"
+
+/* An op as it was emitted: its id, inputs (0: absent) and outputs.
+ *   Owner: host.  Valid: until eng_op.grad returns.  Frozen.  since 1.0 */
+typedef struct eng_node {
+  const char *op;
+  const eng_id *in;
+  const eng_id *out;
+  uint32_t n_in;
+  uint32_t n_out;
+} eng_node;
 
 struct eng_gradient_api;
 
@@ -62,6 +72,19 @@ typedef struct eng_gradient_api {
   /* Appends an op to the backward. As eng_build_api.emit, but every output is a new value. */
   eng_status (*emit)(eng_gradient *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
+
+  /* For rules that join their work with that of the op before or behind them. Of any value, 0 included: 1 if its
+   * gradient is wanted; the gradient that it has so far, which no op may overwrite, or 0. */
+  int32_t (*wanted)(eng_gradient *, eng_id value);
+  eng_id (*so_far)(eng_gradient *, eng_id value);
+  /* The op that made a value, forward or backward. Returns 1, or 0 if no op of this block made it. */
+  int32_t (*maker)(eng_gradient *, eng_id value, eng_node *out);
+
+  /* For losses (ENG_OP_FUSED_GRAD): the step's scalars, f32[32] (engine/ops.h); the weight with which output `k` is a
+   * term of the loss, 0 if it is none; and that output `k` is `value`, which the backward makes. */
+  eng_id (*scalars)(eng_gradient *);
+  double (*weight)(eng_gradient *, uint32_t k);
+  void (*replaces)(eng_gradient *, uint32_t k, eng_id value);
 } eng_gradient_api;
 
 struct eng_stepping_api;
@@ -94,6 +117,11 @@ typedef struct eng_stepping_api {
   /* As eng_gradient_api.emit. */
   eng_status (*emit)(eng_stepping *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
+  /* 1 if the traced node has input `k`. For an input that a running sequence does not have, such as segments, `in` is
+   * an error. */
+  int32_t (*has)(eng_stepping *, uint32_t k);
+  /* The largest number of positions of a sequence. */
+  int64_t (*length)(eng_stepping *);
 } eng_stepping_api;
 
 /* Output `out` takes the memory of input `in`, which has the same type and number of elements. With `must` it always
@@ -112,11 +140,32 @@ typedef struct eng_in_place {
   uint32_t reserved;
 } eng_in_place;
 
+/* Input `ids` (i32) has numbers of rows of input `table`: 0 to rows - 1, less the attribute `offset` if there is one. The
+ * host checks the fields of the batch that are passed as `ids`, because kernels do not.  Frozen.  since 1.0 */
+typedef struct eng_index {
+  uint32_t ids;
+  uint32_t table;
+  uint32_t flags; /* ENG_INDEX_* */
+  uint32_t reserved;
+} eng_index;
+#define ENG_INDEX_TOKENS 1u /* they are token ids: the table must have a row for each of the model's vocabulary */
+#define ENG_INDEX_LABELS 2u /* ENG_IGNORE_LABEL is a value too */
+
 /* The op is cheap. If the backward reads output 0 and the inputs are kept anyway, the engine runs the op again and does
- * not keep the output. The same inputs must give the same bits. */
+ * not keep the output. The same inputs must give the same bits. See eng_op.rebuild. */
 #define ENG_OP_CHEAP 1u
 /* Each position is computed independently of the others, so the op also serves a running sequence, without `step`. */
 #define ENG_OP_BY_POSITION 2u
+/* A loss. Its gradient op computes the outputs too, so in training the op itself does not run: `grad` is called where an
+ * output is a term of the loss, and calls `replaces` for each such output. No op may read an output. A running sequence
+ * has no loss: `step` gives the logits (B, n, V) in place of output 0, and input 0 must be what they are computed from. */
+#define ENG_OP_FUSED_GRAD 4u
+/* It draws random numbers. Its one output has the type and shape of input 0. In training, the kernel gets the counters
+ * (engine/ops.h) as a last input, and the attributes `seed` and `stream`, which is different for each use in a model.
+ * In all other programs the op does not run and the output is input 0. */
+#define ENG_OP_RANDOM 8u
+
+#define ENG_OP_OUTPUT 0x10000u /* in the list of eng_op.rebuild: ENG_OP_OUTPUT + k is output k */
 
 /* One op. Its id begins with that of the plugin: "org.example.scan/1" for the plugin org.example.
  *   Owner: plugin.  Valid: until the process ends.  since 1.0 */
@@ -150,6 +199,18 @@ typedef struct eng_op {
    * models with this op cannot generate, unless it has ENG_OP_BY_POSITION.
    *   Call: [plan]  since 1.0 */
   eng_status (*step)(eng_stepping *, eng_error *);
+  uint32_t optional; /* bit k: input k may be absent although k < min_in */
+  /* A model draws the same random numbers with this op as with `counts_as` ops in its place; 0 means 1. For an op that
+   * does the work of several. */
+  uint32_t counts_as;
+  /* For ENG_OP_CHEAP, if the op is to run again with other inputs than those of the node: writes, for each input of that
+   * run, the number of the node's input, or ENG_OP_OUTPUT + k for the node's output k. Returns their number, at most
+   * `cap`. The call has the node's inputs, outputs and attributes. A pure function. NULL: with the inputs of the node.
+   *   Call: [plan]  since 1.0 */
+  uint32_t (*rebuild)(const eng_call *, uint32_t *from, uint32_t cap);
+  const eng_index *indexes;
+  uint32_t n_indexes;
+  uint32_t reserved;
 } eng_op;
 
 /* Kind "eng.ops/1": the ops of a plugin. The name in the description is free.

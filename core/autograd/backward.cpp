@@ -28,7 +28,7 @@ void shrink_saved(Template& block) {
     bool used = false;  // by the forward; otherwise nothing is saved
     for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
     if (!used) continue;
-    std::vector<Id> from = node.op->rebuild(node);
+    std::vector<Id> from = node.op->rebuild(graph, node);
     if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
     // Outputs that the op itself needs are kept. So are its other outputs, which are small statistics.
     if (std::count(from.begin(), from.end(), node.out[0])) continue;

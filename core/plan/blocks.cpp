@@ -248,7 +248,8 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     Attrs attrs = node.attrs;
     if (node.op->random) {
       if (!pass.training) {  // the output equals the input: the same memory, or a copy
-        if (!storage.memory_of[node.out[0]]) emitter_.action(op(ENG_OP_SCALE), in, out, {{{"factor", 0, 1.0}}});
+        if (storage.memory_of[node.out[0]] != node.in[0])
+          emitter_.action(op(ENG_OP_SCALE), {in[0]}, {out[0]}, {{{"factor", 0, 1.0}}});
         if (pass.batch.after_node) pass.batch.after_node(b, n, out);
         continue;
       }

@@ -91,7 +91,8 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   }
   for (Term& term : t.terms)
     for (const Node& node : t.graph.nodes)
-      term.cross_entropy = term.cross_entropy || (node.op->fused_grad && node.out[0] == term.value);
+      term.cross_entropy =
+          term.cross_entropy || (node.op->id == std::string(ENG_OP_CROSS_ENTROPY) && node.out[0] == term.value);
   const auto is_output = [&](const Term& term) { return term.value == t.outputs[0]; };
   if (!t.terms.empty() && std::none_of(t.terms.begin(), t.terms.end(), is_output))
     throw Error(Exit::environment, where + ": its output must be one of the terms that it names");
@@ -110,23 +111,19 @@ void limit_field(Model& model, const Symbol& ids, int64_t rows, bool labels) {
 void check_tables(Model& model) {
   for (const auto& block : model.blocks) {
     const Template& t = model.templates.at(block.tmpl);
-    for (const Node& node : t.graph.nodes) {
-      const std::string id = node.op->id;
-      if (const uint32_t at = id == ENG_OP_ROPE        ? 2
-                              : id == ENG_OP_POSITIONS ? 3
-                                                       : 0;
-          at && at < node.in.size() && node.in[at])
-        limit_field(model, t.graph.value(node.in[at]), t.graph.value(node.in[1]).desc.dims[0] - node.attrs.i("offset"),
-                    false);
-      if (id != ENG_OP_EMBEDDING && !node.op->fused_grad) continue;
-      const Symbol& ids = t.graph.value(node.in[node.op->fused_grad ? 2 : 0]);
-      const int64_t rows = t.graph.value(node.in[1]).desc.dims[0];
-      limit_field(model, ids, rows, node.op->fused_grad);
-      if (rows < model.info.vocabulary && !(ids.kind == SymbolKind::batch && ids.index > 1))
-        throw Error(Exit::environment,
-                    fmt::format("model {}, block {}: {} has a table of {} rows, the vocabulary is {}", model.plugin,
-                                block.name, node.op->id, rows, model.info.vocabulary));
-    }
+    for (const Node& node : t.graph.nodes)
+      for (const eng_index& index : node.op->indexes) {
+        if (std::max(index.ids, index.table) >= node.in.size() || !node.in[index.ids] || !node.in[index.table])
+          continue;
+        const Symbol& ids = t.graph.value(node.in[index.ids]);
+        const int64_t rows = t.graph.value(node.in[index.table]).desc.dims[0] - node.attrs.i("offset");
+        limit_field(model, ids, rows, index.flags & ENG_INDEX_LABELS);
+        const bool tokens = (index.flags & ENG_INDEX_TOKENS) && !(ids.kind == SymbolKind::batch && ids.index > 1);
+        if (tokens && rows < model.info.vocabulary)
+          throw Error(Exit::environment,
+                      fmt::format("model {}, block {}: {} has a table of {} rows, the vocabulary is {}", model.plugin,
+                                  block.name, node.op->id, rows, model.info.vocabulary));
+      }
   }
 }
 

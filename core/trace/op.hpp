@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/tensor.h"
+#include "engine/op.h"
 
 namespace eng {
 
@@ -27,6 +27,7 @@ struct Attrs {
 };
 
 class Gradient;
+class Graph;
 class Registry;
 class Stepping;
 struct Node;
@@ -55,7 +56,7 @@ struct Op {
   bool fused_grad = false;
   // Cheap ops: the inputs with which the op, run again in the backward, gives its first output bit for bit. The output
   // is then not kept if those inputs are kept anyway.
-  std::function<std::vector<uint32_t>(const Node& node)> rebuild = nullptr;
+  std::function<std::vector<uint32_t>(const Graph& graph, const Node& node)> rebuild = nullptr;
   // Draws random numbers: in training the kernel gets the counters as a last input, and the attributes "seed" and
   // "stream"; in other programs the output is input 0. The attribute "site" distinguishes the random ops of a block.
   bool random = false;
@@ -67,9 +68,14 @@ struct Op {
   uint32_t sums = 0;
   // One op in place of several counts as that many in "site": a model draws the same numbers with it as with those.
   uint32_t counts_as = 1;
+  std::vector<eng_index> indexes = {};  // which inputs are numbers of rows of which inputs
 };
 
 constexpr uint32_t random_sites = 4096;  // the limit of "site"
+
+// The ops of engine/ops.h, without collectives. Core declares and session defines it: core knows no op's mathematics.
+const eng_ops& standard_ops();
+std::vector<Op> collectives();
 
 // Makes the ops (engine/op.h) of every plugin that `registry` has loaded, and of those that these use (`uses` in
 // engine/plugin.h), known to find_op, until the process ends. Throws Error(Exit::environment) with the plugin, the op
@@ -79,11 +85,5 @@ const Op* find_plugin_op(const std::string& id);
 // An op of engine/ops.h or of a plugin; nullptr if unknown.
 const Op* find_op(const std::string& id);
 const Op& op(const std::string& id);  // must exist
-std::span<const Op> layer_ops();
-std::span<const Op> gradient_ops();
-std::span<const Op> norm_ops();
-std::span<const Op> elementwise_ops();
-std::span<const Op> step_ops();
-std::span<const Op> rank_ops();
 
 }  // namespace eng

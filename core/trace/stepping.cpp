@@ -37,13 +37,6 @@ void by_position(Stepping& s) {
   for (uint32_t k = 0; k < out.size(); ++k) s.give(k, out[k]);
 }
 
-void one_document(const Stepping& s, uint32_t k) {
-  if (k < s.node().in.size() && s.node().in[k])
-    throw Error(Exit::usage, fmt::format("{}: input {} divides samples into documents, but a running sequence is one "
-                                         "document; generate with a model that is traced without this input",
-                                         s.node().op->id, k));
-}
-
 namespace {
 
 // The nodes on which the outputs depend: a block that names terms of the loss leaves the others out.

@@ -40,8 +40,6 @@ class Stepping {
 
 // The rule of ops that compute each position independently: emits the same op.
 void by_position(Stepping& stepping);
-// Throws Error if the node has input k, which numbers the documents of a sample or the tokens in them.
-void one_document(const Stepping& stepping, uint32_t k);
 
 // The model with its loss replaced by the logits (B, T, V). It has no backward, and uses the constants of `model`.
 Model with_logits(const Model& model);

@@ -100,7 +100,12 @@ std::vector<Id> Tracing::emit(const Op& op, std::vector<Id> in, std::vector<Id> 
                   fmt::format("{}: random ops must be among the first {} ops of a block", op.id, random_sites));
     attrs.list.push_back({"site", static_cast<int64_t>(site), 0});
   }
-  return block_.graph.emit(op, std::move(in), std::move(attrs));
+  const Id from = in.empty() ? 0 : in[0];
+  const std::vector<Id> made = block_.graph.emit(op, std::move(in), std::move(attrs));
+  if (op.random && (made.size() != 1 || !same(shape(made[0]), shape(from))))
+    throw Error(Exit::environment,
+                fmt::format("{}: the output of a random op must have the shape of input 0", op.id));
+  return made;
 }
 
 size_t Tracing::site() const {

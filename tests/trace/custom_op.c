@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stranger's plugin, compiled against abi/ alone: the op y = scale x^3 with its gradient, kernels for the device
- * `reference`; the loss d = sum of (x - y)^2 / 2, with the gradient of x alone, as one learns from a teacher; and ops
- * with one fault each. */
+ * `reference`; the loss d = sum of (x - y)^2 / 2, with the gradient of x alone, as one learns from a teacher; a loss
+ * whose gradient computes it too, a random op, one that reads rows of a table; and ops with one fault each. */
 #include "engine/op.h"
 
 #include <stdlib.h>
@@ -15,6 +15,10 @@
 #define CUBE_GRAD "org.example.cube.cube_grad/1"
 #define DISTANCE "org.example.cube.distance/1"
 #define DISTANCE_GRAD "org.example.cube.distance_grad/1"
+#define CLOSENESS "org.example.cube.closeness/1"
+#define CLOSENESS_GRAD "org.example.cube.closeness_grad/1"
+#define JITTER "org.example.cube.jitter/1"
+#define PICK "org.example.cube.pick/1"
 
 ENG_DESCRIPTION(
     "[plugin]\n"
@@ -108,20 +112,92 @@ static eng_status distance_grad(eng_gradient* g, eng_error* error) {
   return api->status(g, error);
 }
 
+/* closeness = sum of (x - y - t)^2 / 2. in: x, [y], t; its gradient: x, [y], t, scalars, out: the loss and dx. */
+static eng_status closeness_grad(eng_gradient* g, eng_error* error) {
+  const eng_gradient_api* api = g->api;
+  eng_attr attr = {"weight", 0, 0};
+  eng_id in[4], out[2] = {0, 0};
+  attr.f = api->weight(g, 0);
+  in[0] = api->in(g, 0), in[1] = api->in(g, 1), in[2] = api->in(g, 2), in[3] = api->scalars(g);
+  api->emit(g, CLOSENESS_GRAD, in, 4, out, 2, &attr, 1, 0);
+  api->replaces(g, 0, out[0]);
+  if (api->wants(g, 0)) api->give(g, 0, out[1]);
+  return api->status(g, error);
+}
+
+static eng_status closeness_grad_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out,
+                                       eng_error* error) {
+  if (cap < 2) return fail(error, ENG_OUT_OF_RANGE, "there are two outputs");
+  if (distance_infer(call, out, cap, n_out, error) != ENG_OK) return ENG_INVALID;
+  out[1] = call->in[0];
+  *n_out = 2;
+  return ENG_OK;
+}
+
+/* jitter = x * (1 + the number of the step): as random as a test can foresee. */
+static eng_status jitter_grad(eng_gradient* g, eng_error* error) {
+  const eng_gradient_api* api = g->api;
+  uint32_t n = 0;
+  const eng_attr* attrs = api->attrs(g, &n);
+  eng_id in = api->d_out(g, 0), dx = 0;
+  api->emit(g, JITTER, &in, 1, &dx, 1, attrs, n, 0);
+  api->give(g, 0, dx);
+  return api->status(g, error);
+}
+
+/* pick: rows of a table (R, H) by ids (B, T). */
+static eng_status pick_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (call->in[0].dtype != ENG_I32 || call->in[1].ndim != 2)
+    return fail(error, ENG_INVALID, "ids (B, T), table (R, H)");
+  if (cap < 1) return fail(error, ENG_OUT_OF_RANGE, "there is one output");
+  out[0] = call->in[0];
+  out[0].dtype = call->in[1].dtype, out[0].ndim = 3, out[0].dims[2] = call->in[1].dims[1];
+  *n_out = 1;
+  return ENG_OK;
+}
+
+static eng_status nothing_grad(eng_gradient* g, eng_error* error) {
+  return g->api->status(g, error);
+}
+
+static uint32_t rebuild_adrift(const eng_call* call, uint32_t* from, uint32_t cap) {
+  (void)call, (void)cap;
+  from[0] = ENG_OP_OUTPUT + 1;
+  return 1;
+}
+
+#define OP(op, inputs, shapes) \
+  .struct_size = sizeof(eng_op), .id = op, .min_in = inputs, .max_in = inputs, .infer = shapes
 static const eng_in_place cube_grad_in_place[] = {{0, 2, 1, 0}};
-static const eng_op cube = {sizeof(eng_op), ENG_OP_CHEAP, CUBE, 1, 1, cube_infer, cube_flops, cube_grad, 0, 0, 0, 0};
-static const eng_op cube_back = {sizeof(eng_op), 0, CUBE_GRAD, 2, 3, cube_infer, 0, 0, cube_grad_in_place, 1, 0, 0};
-static const eng_op distance = {sizeof(eng_op), 0, DISTANCE, 2, 2, distance_infer, 0, distance_grad, 0, 0, 0, 0};
-static const eng_op distance_back = {sizeof(eng_op), 0, DISTANCE_GRAD, 3, 3, cube_infer, 0, 0, 0, 0, 0, 0};
-#define FAULTY(name, id, grad) \
-  static const eng_op name = {sizeof(eng_op), 0, "org.example.cube." id "/1", 1, 1, cube_infer, 0, grad, 0, 0, 0, 0}
-FAULTY(no_gradient, "no_gradient", 0);
-FAULTY(unknown, "unknown", unknown_grad);
-FAULTY(misshapen, "misshapen", misshapen_grad);
-FAULTY(refusing, "refusing", refusing_grad);
-static const eng_op* const op_list[] = {&cube,      &cube_back, &no_gradient, &unknown,
-                                        &misshapen, &refusing,  &distance,    &distance_back};
-static const eng_ops ops = {sizeof(eng_ops), 8, op_list};
+static const eng_index pick_rows[] = {{0, 1, ENG_INDEX_TOKENS, 0}};
+static const eng_op cube = {OP(CUBE, 1, cube_infer), .flags = ENG_OP_CHEAP, .flops = cube_flops, .grad = cube_grad};
+static const eng_op cube_back = {.struct_size = sizeof(eng_op),
+                                 .id = CUBE_GRAD,
+                                 .min_in = 2,
+                                 .max_in = 3,
+                                 .infer = cube_infer,
+                                 .in_place = cube_grad_in_place,
+                                 .n_in_place = 1};
+static const eng_op distance = {OP(DISTANCE, 2, distance_infer), .grad = distance_grad};
+static const eng_op distance_back = {OP(DISTANCE_GRAD, 3, cube_infer)};
+static const eng_op closeness = {OP(CLOSENESS, 3, distance_infer), .flags = ENG_OP_FUSED_GRAD, .grad = closeness_grad,
+                                 .optional = 1u << 1};
+static const eng_op closeness_back = {OP(CLOSENESS_GRAD, 4, closeness_grad_infer), .optional = 1u << 1};
+static const eng_op jitter = {OP(JITTER, 1, cube_infer), .flags = ENG_OP_RANDOM | ENG_OP_BY_POSITION,
+                              .grad = jitter_grad, .counts_as = 3};
+static const eng_op pick = {OP(PICK, 2, pick_infer), .grad = nothing_grad, .indexes = pick_rows, .n_indexes = 1};
+static const eng_op no_gradient = {OP("org.example.cube.no_gradient/1", 1, cube_infer)};
+static const eng_op unknown = {OP("org.example.cube.unknown/1", 1, cube_infer), .grad = unknown_grad};
+static const eng_op misshapen = {OP("org.example.cube.misshapen/1", 1, cube_infer), .grad = misshapen_grad};
+static const eng_op refusing = {OP("org.example.cube.refusing/1", 1, cube_infer), .grad = refusing_grad};
+static const eng_op adrift = {OP("org.example.cube.adrift/1", 1, cube_infer), .flags = ENG_OP_CHEAP, .grad = cube_grad,
+                              .rebuild = rebuild_adrift};
+static const eng_op swollen = {OP("org.example.cube.swollen/1", 1, distance_infer), .flags = ENG_OP_RANDOM,
+                               .grad = nothing_grad};
+static const eng_op* const op_list[] = {&cube,     &cube_back, &no_gradient,   &unknown,   &misshapen,
+                                        &refusing, &distance,  &distance_back, &closeness, &closeness_back,
+                                        &jitter,   &pick,      &adrift,        &swollen};
+static const eng_ops ops = {sizeof(eng_ops), sizeof op_list / sizeof *op_list, op_list};
 
 /* ---- kernels ---------------------------------------------------------------------------------------- */
 
@@ -129,7 +205,8 @@ struct state {
   int64_t n;
   double scale;
   const double *a, *b, *c; /* cube: x; gradient: dy, x, the gradient so far */
-  double* out;
+  const void* d;           /* closeness_grad: the scalars */
+  double *first, *out;     /* first: of two outputs */
 };
 
 static eng_status workspace(const eng_call* call, uint64_t* bytes, eng_error* error) {
@@ -162,6 +239,7 @@ static eng_status bind(void* from, const DLTensor* const* args, uint32_t n, void
   s->a = at(args[0]), s->out = at(args[n - 1]);
   if (n > 2) s->b = at(args[1]);
   if (n > 3) s->c = at(args[2]);
+  if (n > 4) s->d = at(args[3]), s->first = at(args[n - 2]);
   *out = s;
   return ENG_OK;
 }
@@ -200,6 +278,37 @@ static eng_status run_distance_grad(void* record, const eng_exec* exec, eng_erro
   return ENG_OK;
 }
 
+static eng_status run_closeness(void* record, const eng_exec* exec, eng_error* error) {
+  const struct state* s = record;
+  const float* scalars = s->d;
+  double sum = 0, scale = 0;
+  int64_t i;
+  (void)exec, (void)error;
+  if (s->d) scale = (double)scalars[ENG_S_INV_TOKENS] * (double)scalars[ENG_S_LOSS_SCALE] * s->scale;
+  for (i = 0; i < s->n; ++i) {
+    const double apart = s->a[i] - (s->b ? s->b[i] : 0.0) - s->c[i];
+    sum += apart * apart / 2;
+    if (s->d) s->out[i] = scale * apart;
+  }
+  (s->d ? s->first : s->out)[0] = sum;
+  return ENG_OK;
+}
+
+static eng_status run_jitter(void* record, const eng_exec* exec, eng_error* error) {
+  const struct state* s = record;
+  const int64_t* counters = (const void*)s->b;
+  int64_t i;
+  (void)exec, (void)error;
+  for (i = 0; i < s->n; ++i) s->out[i] = s->a[i] * (1.0 + (double)counters[ENG_C_STEP]);
+  return ENG_OK;
+}
+
+static const eng_kernel closeness_kernel = {sizeof(eng_kernel), 0,    CLOSENESS, workspace, prepare, bind,
+                                            run_closeness,      free, free};
+static const eng_kernel closeness_grad_kernel = {
+    sizeof(eng_kernel), 0, CLOSENESS_GRAD, workspace, prepare, bind, run_closeness, free, free};
+static const eng_kernel jitter_kernel = {sizeof(eng_kernel), 0,    JITTER, workspace, prepare, bind,
+                                         run_jitter,         free, free};
 static const eng_kernel distance_kernel = {sizeof(eng_kernel), 0,    DISTANCE, workspace, prepare, bind,
                                            run_distance,       free, free};
 static const eng_kernel distance_grad_kernel = {sizeof(eng_kernel), 0,    DISTANCE_GRAD, workspace, prepare, bind,
@@ -207,8 +316,10 @@ static const eng_kernel distance_grad_kernel = {sizeof(eng_kernel), 0,    DISTAN
 static const eng_kernel cube_kernel = {sizeof(eng_kernel), 0, CUBE, workspace, prepare, bind, run_cube, free, free};
 static const eng_kernel grad_kernel = {sizeof(eng_kernel), 0,    CUBE_GRAD, workspace, prepare, bind,
                                        run_cube_grad,      free, free};
-static const eng_kernel* const kernel_list[] = {&cube_kernel, &grad_kernel, &distance_kernel, &distance_grad_kernel};
-static const eng_kernels kernels = {sizeof(eng_kernels), 4, kernel_list};
+static const eng_kernel* const kernel_list[] = {&cube_kernel,          &grad_kernel,      &distance_kernel,
+                                                &distance_grad_kernel, &closeness_kernel, &closeness_grad_kernel,
+                                                &jitter_kernel};
+static const eng_kernels kernels = {sizeof(eng_kernels), 7, kernel_list};
 
 /* ---- plugin ----------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin's own op is planned, differentiated and run like a standard one, and its faults are told.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "core/trace/op.hpp"
 #include "engine/op.h"
@@ -87,10 +88,47 @@ TEST_CASE("the faults of a stranger's op are told with its name") {
                                               "unknown op org.example.cube.nothing/1"));
   CHECK_THAT(cubes.fault("misshapen"), Contains("the gradient of input 0 is f64 (4), but the input is f64 (2, 3, 4)"));
   CHECK_THAT(cubes.fault("refusing"), Contains("gradient: not on Sundays"));
+  CHECK_THAT(cubes.fault("adrift"), Contains("org.example.cube.adrift/1: rebuild names what is not there"));
+  CHECK_THAT(cubes.fault("swollen"), Contains("the output of a random op must have the shape of input 0"));
   cubes.trace = [](eng_build* b, uint32_t, const eng_id* p, const std::vector<eng_id>&) {
     return std::vector{eng_emit1(b, "org.example.cube.cube/1", p, 1, nullptr, 0)};
   };
   CHECK_THAT(cubes.fault("cube"), Contains("org.example.cube.cube/1: x must be (B, T, H) (inputs: f64 (8, 4))"));
+}
+
+TEST_CASE("a stranger's random op runs in training only, with a stream for each use") {
+  Cubes cubes;
+  const std::string jitter = "org.example.cube.jitter/1";
+  cubes.trace = [jitter, before = cubes.trace](eng_build* b, uint32_t tmpl, const eng_id* p,
+                                               const std::vector<eng_id>& in) {
+    if (tmpl != 1) return before(b, tmpl, p, in);
+    const eng_id once = eng_emit1(b, jitter.c_str(), in.data(), 1, nullptr, 0);
+    const eng_id twice = eng_emit1(b, jitter.c_str(), &once, 1, nullptr, 0);
+    return std::vector{eng_add(b, eng_linear(b, in[0], p[0], 0), twice)};
+  };
+  Checked checked(cubes, B, T, V);
+  const Values ours = checked.gradients();
+  const Values theirs = checked.differences(5e-4, [&] { return checked.training_loss(); });
+  CHECK(distance(ours, theirs) < 1e-6);
+  CHECK(checked.training_loss() != checked.loss());
+  CHECK(uses(checked.plan(), "train", jitter) == 4);
+  CHECK(uses(checked.plan(), "eval", jitter) == 0);
+  std::set<int64_t> streams;
+  for (const eng::Call& call : checked.plan().calls)
+    if (call.op->id == jitter) streams.insert(call.attrs.i("stream"));
+  REQUIRE(streams.size() == 2);
+  CHECK(*streams.rbegin() - *streams.begin() == 3);  // counts_as
+}
+
+TEST_CASE("the rows that a stranger's op reads limit the field of the batch that names them") {
+  Cubes cubes;
+  CHECK(cubes.model(B, T, ENG_F64).fields[0].limit == V);
+  cubes.trace = [before = cubes.trace](eng_build* b, uint32_t tmpl, const eng_id* p, const std::vector<eng_id>& in) {
+    if (tmpl != 1) return before(b, tmpl, p, in);
+    const eng_id ids[2] = {batch(b, "tokens"), p[0]};
+    return std::vector{eng_add(b, in[0], eng_emit1(b, "org.example.cube.pick/1", ids, 2, nullptr, 0))};
+  };
+  CHECK(cubes.model(B, T, ENG_F64).fields[0].limit == H);
 }
 
 TEST_CASE("a device without a kernel for a stranger's op says so") {

@@ -87,6 +87,26 @@ TEST_CASE("a loss that is a stranger's op") {
   check_gradients(pupil, 3);
 }
 
+TEST_CASE("a stranger's loss whose gradient computes it, too") {
+  for (const bool given : {false, true})
+    for (const bool named : {false, true}) {
+      Pupil pupil;
+      pupil.head = [given, named](eng_build* b, const eng_id*, eng_id x, eng_id y) {
+        const eng_id in[3] = {x, given ? eng_scale(b, y, 0.5) : 0, y};
+        const eng_id loss = eng_emit1(b, "org.example.cube.closeness/1", in, 3, nullptr, 0);
+        return named ? add_term(b, loss, "near", 0.75) : loss;
+      };
+      check_gradients(pupil);
+      check_gradients(pupil, 3);
+      const Checked checked(pupil, B, T, V);
+      for (const eng::Program& program : checked.plan().programs)
+        for (const eng::Segment& segment : program.segments)
+          for (const eng::Action& action : segment.actions)
+            if (checked.plan().calls[action.call].op->id == std::string("org.example.cube.closeness/1"))
+              CHECK(program.name == "eval");
+    }
+}
+
 TEST_CASE("terms with weights, one of them the fused cross-entropy") {
   for (const double weight : {1.0, 0.25}) {
     Pupil pupil;

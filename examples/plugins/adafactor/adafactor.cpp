@@ -157,7 +157,13 @@ const eng_in_place pairs[] = {{0, 0, 1, 0}, {1, 1, 1, 0}, {2, 2, 1, 0}};
 
 template <uint32_t outputs>
 constexpr eng_op op(const char* id, uint32_t inputs) {
-  return {sizeof(eng_op), 0, id, inputs, inputs, infer<outputs>, nullptr, nullptr, pairs, outputs, 0, nullptr};
+  eng_op op{};
+  op.struct_size = sizeof op;
+  op.id = id;
+  op.min_in = op.max_in = inputs;
+  op.infer = infer<outputs>;
+  op.in_place = pairs, op.n_in_place = outputs;
+  return op;
 }
 const eng_op factored_op = op<3>(FACTORED, 4), full_op = op<2>(FULL, 3), step_op = op<1>(STEP, 3);
 const eng_op* const op_list[] = {&factored_op, &full_op, &step_op};

@@ -79,8 +79,18 @@ static eng_status step(eng_stepping* s, eng_error* error) {
 }
 
 static eng_in_place in_place[] = {{0, 0, 0, 0}};
-static eng_op pass = {sizeof(eng_op), 0, OP_PASS, 1, 1, infer, flops, grad, in_place, 1, 0, step};
-static eng_op fill = {sizeof(eng_op), 0, OP_FILL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, NULL};
+static eng_op pass = {.struct_size = sizeof(eng_op),
+                      .id = OP_PASS,
+                      .min_in = 1,
+                      .max_in = 1,
+                      .infer = infer,
+                      .flops = flops,
+                      .grad = grad,
+                      .in_place = in_place,
+                      .n_in_place = 1,
+                      .step = step};
+static eng_op fill = {.struct_size = sizeof(eng_op), .id = OP_FILL};
+static const eng_index no_input = {0, 7, 0, 0};
 static const eng_op* op_list[3] = {&pass, &fill, &pass};
 static eng_ops ops = {sizeof(eng_ops), 2, op_list};
 
@@ -95,6 +105,10 @@ const eng_ops* hostile_ops(void) {
   if (is("ops: an odd id")) fill.id = "org.example.hostile.\xff\n/1";
   if (is("ops: more at least than at most")) fill.min_in = 3;
   if (is("ops: no list of pairs")) pass.in_place = NULL;
+  if (is("ops: no list of indexes")) pass.n_indexes = 1;
+  if (is("ops: an index of no input")) pass.indexes = &no_input, pass.n_indexes = 1;
+  if (is("ops: a loss without gradient")) fill.flags = ENG_OP_FUSED_GRAD;
+  if (is("ops: random numbers for nothing")) fill.flags = ENG_OP_RANDOM;
   if (is("ops: a pair without output")) in_place[0].out = 77;
   if (is("ops: a pair without input")) in_place[0].in = UINT32_MAX;
   if (is("infer: another shape")) in_place[0].must = 1;

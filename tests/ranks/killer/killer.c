@@ -115,8 +115,21 @@ static eng_status pass_grad(eng_gradient* g, eng_error* error) {
 }
 
 static const eng_in_place same[] = {{0, 0, 0, 0}}, same_always[] = {{0, 0, 1, 0}};
-static const eng_op pass = {sizeof(eng_op), 0, OP_PASS, 1, 1, infer, NULL, pass_grad, same, 1, 0, NULL};
-static const eng_op update_op = {sizeof(eng_op), 0, OP_UPDATE, 2, 2, infer, NULL, NULL, same_always, 1, 0, NULL};
+static const eng_op pass = {.struct_size = sizeof(eng_op),
+                            .id = OP_PASS,
+                            .min_in = 1,
+                            .max_in = 1,
+                            .infer = infer,
+                            .grad = pass_grad,
+                            .in_place = same,
+                            .n_in_place = 1};
+static const eng_op update_op = {.struct_size = sizeof(eng_op),
+                                 .id = OP_UPDATE,
+                                 .min_in = 2,
+                                 .max_in = 2,
+                                 .infer = infer,
+                                 .in_place = same_always,
+                                 .n_in_place = 1};
 static const eng_op* const op_list[] = {&pass, &update_op};
 static const eng_ops ops = {sizeof(eng_ops), 2, op_list};
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops from plugins (engine/op.h). Once loaded, they are used like all others.
-
-#include <cstring>
+// Ops as their tables (engine/op.h) say: the standard ones of ops/, and those of plugins. Both are used alike.
 
 #include "core/base/text.hpp"
 #include "core/registry/registry.hpp"
@@ -20,6 +18,7 @@ std::map<std::string, PluginOp>& known() {
   static std::map<std::string, PluginOp> ops;
   return ops;
 }
+constexpr uint32_t most_outputs = 16, most_inputs = 64;
 
 std::vector<eng_attr> lend(const Attrs& attrs) {
   std::vector<eng_attr> out;
@@ -48,6 +47,7 @@ struct Head : Public {
   std::vector<eng_attr> attrs;
   eng_status status = ENG_OK;
   std::string error;
+  Exit exit = Exit::environment;  // of the error
 
   Head(const decltype(Public::api) api, Rule& r) : Public{api}, rule(r), attrs(lend(r.attrs())) {}
   const eng_desc& desc(eng_id id) const {
@@ -64,9 +64,10 @@ auto guarded(Public* self, F call) -> decltype(call(std::declval<HeadOf<Public>&
   auto& head = *static_cast<HeadOf<Public>*>(self);
   if (head.status == ENG_OK) try {
       return call(head);
+    } catch (const Error& e) {
+      head.status = ENG_INVALID, head.error = e.what(), head.exit = e.exit();
     } catch (const std::exception& e) {
-      head.status = ENG_INVALID;
-      head.error = e.what();
+      head.status = ENG_INVALID, head.error = e.what();
     }
   return decltype(call(head))();
 }
@@ -140,6 +141,35 @@ const eng_gradient_api gradient_api = {
     shape,
     attributes,
     emit,
+    [](eng_gradient* g, eng_id value) {
+      return guarded(g, [&](auto& h) -> int32_t { return value && (h.desc(value), h.rule.wanted(value)); });
+    },
+    [](eng_gradient* g, eng_id value) {
+      return guarded(g, [&](auto& h) { return value ? (h.desc(value), h.rule.so_far(value)) : Id{0}; });
+    },
+    [](eng_gradient* g, eng_id value, eng_node* out) {
+      return guarded(g, [&](auto& h) -> int32_t {
+        need(out, "out is NULL");
+        for (const Node& node : h.rule.graph().nodes)
+          if (value && std::count(node.out.begin(), node.out.end(), value)) {
+            *out = {node.op->id, node.in.data(), node.out.data(), static_cast<uint32_t>(node.in.size()),
+                    static_cast<uint32_t>(node.out.size())};
+            return 1;
+          }
+        return 0;
+      });
+    },
+    [](eng_gradient* g) { return guarded(g, [&](auto& h) { return h.rule.scalars(); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.weight(k); }); },
+    [](eng_gradient* g, uint32_t k, eng_id value) {
+      guarded(g, [&](auto& h) {
+        const Id out = h.rule.out(k);
+        need(out, "output {} does not exist and cannot be replaced", k);
+        const eng_desc &is = h.desc(value), &of = h.desc(out);
+        need(same(is, of), "what replaces output {} is {}, but the output is {}", k, describe(is), describe(of));
+        h.rule.replaces(k, value);
+      });
+    },
 };
 
 const eng_stepping_api stepping_api = {
@@ -165,30 +195,88 @@ const eng_stepping_api stepping_api = {
       });
     },
     emit,
+    [](eng_stepping* s, uint32_t k) {
+      return guarded(s, [&](auto& h) -> int32_t { return k < h.rule.node().in.size() && h.rule.node().in[k]; });
+    },
+    [](eng_stepping* s) { return guarded(s, [&](auto& h) { return h.rule.length(); }); },
 };
 
-// Calls a plugin's rule.
+// "WHERE, RULE: TEXT". `where` is empty for standard ops, whose texts name them.
+std::string told_by(const std::string& where, const char* rule, const std::string& text) {
+  return where.empty() ? text : fmt::format("{}{}: {}", where, rule, text);
+}
+
+// Calls a rule. `unsupported`: the exit code if it cannot serve this use of its op.
 template <class Public, class Api, class Rule>
-void call_rule(eng_status (*theirs)(Public*, eng_error*), const Api& api, Rule& rule, const std::string& where) {
+void call_rule(eng_status (*theirs)(Public*, eng_error*), const Api& api, Rule& rule, const std::string& where,
+               const char* name, Exit unsupported) {
   HeadOf<Public> head(&api, rule);
   Sink sink;
   const eng_status status = theirs(&head, sink.get());
-  if (head.status != ENG_OK) throw Error(Exit::environment, where + ": " + head.error);
-  sink.check(status, Exit::environment, where);
+  if (head.status != ENG_OK) throw Error(head.exit, told_by(where, name, head.error));
+  if (status != ENG_OK)
+    throw Error(status == ENG_UNSUPPORTED ? unsupported : Exit::environment, told_by(where, name, sink.text(status)));
+}
+
+std::vector<eng_desc> descs_of(const Graph& graph, const std::vector<Id>& values) {
+  std::vector<eng_desc> out;
+  for (Id v : values) out.push_back(v ? graph.value(v).desc : eng_desc{});
+  return out;
+}
+
+// What eng_op.rebuild says, as values.
+std::vector<Id> rebuilt_from(const eng_op& theirs, const std::string& where, const Graph& graph, const Node& node) {
+  const auto in = descs_of(graph, node.in), out = descs_of(graph, node.out);
+  const auto list = lend(node.attrs);
+  const eng_call call = make_call(in, out, list);
+  uint32_t from[most_inputs] = {};
+  const uint32_t n = theirs.rebuild(&call, from, most_inputs);
+  std::vector<Id> values;
+  for (uint32_t k = 0; k < n; ++k) {
+    const bool is_output = n <= most_inputs && (from[k] & ENG_OP_OUTPUT);
+    const std::vector<Id>& all = is_output ? node.out : node.in;
+    const uint32_t at = n <= most_inputs ? from[k] & ~ENG_OP_OUTPUT : n;
+    if (at >= all.size())
+      throw Error(Exit::environment,
+                  told_by(where, "", fmt::format("{}: rebuild names what is not there", node.op->id)));
+    values.push_back(all[at]);
+  }
+  return values;
+}
+
+// Refuses what contradicts itself.
+void check_op(const eng_op& theirs, const std::string& where) {
+  const auto must = [&](bool right, const std::string& why) {
+    if (!right) throw Error(Exit::environment, fmt::format("{}: {}", where, why));
+  };
+  must(theirs.in_place || !theirs.n_in_place, fmt::format("in_place is NULL, but its count is {}", theirs.n_in_place));
+  must(theirs.indexes || !theirs.n_indexes, fmt::format("indexes is NULL, but its count is {}", theirs.n_indexes));
+  must(theirs.min_in <= theirs.max_in, fmt::format("min_in {} > max_in {}", theirs.min_in, theirs.max_in));
+  must(theirs.max_in <= most_inputs, fmt::format("max_in is {}, the limit is {}", theirs.max_in, most_inputs));
+  for (uint32_t k = 0; k < theirs.n_in_place; ++k)
+    must(theirs.in_place[k].in < theirs.max_in && theirs.in_place[k].out < most_outputs,
+         fmt::format("in_place names output {} and input {}, but the op has {} inputs", theirs.in_place[k].out,
+                     theirs.in_place[k].in, theirs.max_in));
+  for (uint32_t k = 0; k < theirs.n_indexes; ++k)
+    must(theirs.indexes[k].ids < theirs.max_in && theirs.indexes[k].table < theirs.max_in,
+         fmt::format("indexes names inputs {} and {}, but the op has {} inputs", theirs.indexes[k].ids,
+                     theirs.indexes[k].table, theirs.max_in));
+  must(!(theirs.flags & ENG_OP_FUSED_GRAD) || theirs.grad, "it has ENG_OP_FUSED_GRAD, but grad is NULL");
+  must(!(theirs.flags & ENG_OP_RANDOM) || theirs.min_in, "it has ENG_OP_RANDOM, but needs no input");
 }
 
 Op adapt(const eng_op& theirs, const std::string& where) {
   Op op{theirs.id, theirs.min_in, theirs.max_in, nullptr};
   op.infer = [infer = theirs.infer](std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out) {
     if (!infer) return std::string("it can only initialise parameters");
-    constexpr uint32_t most = 16;
-    eng_desc made[most] = {};
+    eng_desc made[most_outputs] = {};
     uint32_t n = 0;
     const auto list = lend(attrs);
     const eng_call call = make_call(in, {}, list);
     Sink sink;
-    if (const eng_status status = infer(&call, made, most, &n, sink.get()); status != ENG_OK) return sink.text(status);
-    if (n < 1 || n > most) return fmt::format("infer gave {} outputs", n);
+    if (const eng_status status = infer(&call, made, most_outputs, &n, sink.get()); status != ENG_OK)
+      return sink.text(status);
+    if (n < 1 || n > most_outputs) return fmt::format("infer gave {} outputs", n);
     out.assign(made, made + n);
     return std::string();
   };
@@ -201,19 +289,27 @@ Op adapt(const eng_op& theirs, const std::string& where) {
       if (!(n >= 0 && n < 1e30)) throw Error(Exit::environment, fmt::format("{}: flops gave {}", where, n));
       return n;
     };
-  for (uint32_t k = 0; k < theirs.n_in_place; ++k) {
-    if (theirs.in_place[k].in >= theirs.max_in || theirs.in_place[k].out >= 16)
-      throw Error(Exit::environment, fmt::format("{}: in_place names output {} and input {}, but the op has {} inputs",
-                                                 where, theirs.in_place[k].out, theirs.in_place[k].in, theirs.max_in));
+  for (uint32_t k = 0; k < theirs.n_in_place; ++k)
     op.in_place.push_back({theirs.in_place[k].out, theirs.in_place[k].in, theirs.in_place[k].must != 0});
-  }
   if (theirs.grad)
-    op.grad = [grad = theirs.grad, where](Gradient& g) { call_rule(grad, gradient_api, g, where + ", gradient"); };
+    op.grad = [grad = theirs.grad, where](Gradient& g) {
+      call_rule(grad, gradient_api, g, where, ", gradient", Exit::environment);
+    };
   if (theirs.step)
-    op.step = [step = theirs.step, where](Stepping& s) { call_rule(step, stepping_api, s, where + ", step"); };
+    op.step = [step = theirs.step, where](Stepping& s) {
+      call_rule(step, stepping_api, s, where, ", step", Exit::usage);
+    };
   if (theirs.flags & ENG_OP_BY_POSITION) op.step = by_position;
+  op.fused_grad = theirs.flags & ENG_OP_FUSED_GRAD;
+  op.random = theirs.flags & ENG_OP_RANDOM;
+  op.optional = theirs.optional;
   op.sums = theirs.sums;
-  if (theirs.flags & ENG_OP_CHEAP) op.rebuild = [](const Node& node) { return node.in; };
+  op.counts_as = std::max(theirs.counts_as, 1u);
+  op.indexes.assign(theirs.indexes, theirs.indexes + theirs.n_indexes);
+  if (theirs.flags & ENG_OP_CHEAP)
+    op.rebuild = [theirs, where](const Graph& graph, const Node& node) {
+      return theirs.rebuild ? rebuilt_from(theirs, where, graph, node) : node.in;
+    };
   return op;
 }
 
@@ -255,11 +351,7 @@ void load_ops(Registry& registry) {
         throw Error(Exit::environment, fmt::format("{}: its id must begin with {}.", where, plugin));
       if (printable(id, 1000) != id)
         throw Error(Exit::environment, where + ": its id is not a name, or longer than 1000 bytes");
-      if (copy.n_in_place && !copy.in_place)
-        throw Error(Exit::environment,
-                    fmt::format("{}: in_place is NULL, but its count is {}", where, copy.n_in_place));
-      if (copy.min_in > copy.max_in)
-        throw Error(Exit::environment, fmt::format("{}: min_in {} > max_in {}", where, copy.min_in, copy.max_in));
+      check_op(copy, where);
       const auto [it, fresh] = known().try_emplace(id, PluginOp{theirs, {}});
       if (fresh) it->second.op = adapt(copy, where);
       if (it->second.theirs != theirs)
@@ -278,6 +370,36 @@ void load_ops(Registry& registry) {
 const Op* find_plugin_op(const std::string& id) {
   const auto it = known().find(id);
   return it == known().end() ? nullptr : &it->second.op;
+}
+
+const Op* find_op(const std::string& id) {
+  static const std::map<std::string, Op> standard = [] {
+    std::map<std::string, Op> all;
+    for (Op& op : collectives()) all.emplace(op.id, std::move(op));
+    for (uint32_t k = 0; k < standard_ops().count; ++k) {
+      const eng_op& op = *standard_ops().ops[k];
+      all.emplace(op.id, adapt(op, ""));
+    }
+    return all;
+  }();
+  const auto it = standard.find(id);
+  return it == standard.end() ? find_plugin_op(id) : &it->second;
+}
+
+const Op& op(const std::string& id) {
+  return *find_op(id);
+}
+
+int64_t Attrs::i(const std::string& key, int64_t fallback) const {
+  for (const auto& a : list)
+    if (a.key == key) return a.i;
+  return fallback;
+}
+
+double Attrs::f(const std::string& key, double fallback) const {
+  for (const auto& a : list)
+    if (a.key == key) return a.f;
+  return fallback;
 }
 
 }  // namespace eng

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// eng.cross_entropy/1, whose gradient computes the loss too, and the gradient of other terms of the loss.
+#include <cstdio>
+
+#include "op.hpp"
+#include "ops.hpp"
+
+namespace ops {
+namespace {
+
+std::string text_of(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", x);
+  return text;
+}
+
+std::string wrong_loss_weights(const Call& c, uint32_t k) {
+  eng_desc like = c.in(2);
+  like.dtype = wide(c.in(0).dtype);
+  return c.has(k) && !same(c.in(k), like) ? "loss weights must be (B, T) f32" : "";
+}
+
+std::string wrong_cross_entropy(const Call& c) {
+  const eng_desc &x = c.in(0), &w = c.in(1), &labels = c.in(2);
+  if (x.ndim != 3 || w.ndim != 2 || last(x) != w.dims[1]) return "x (B, T, H) needs w (V, H)";
+  if (!same(labels, make_desc(ENG_I32, {x.dims[0], x.dims[1]}))) return "labels must be (B, T) i32";
+  return c.f("z_loss") >= 0 ? "" : "z_loss must be at least 0";
+}
+
+std::string cross_entropy(const Call& c, Descs& out) {
+  if (std::string wrong = wrong_cross_entropy(c); !wrong.empty()) return wrong;
+  out.assign(c.f("z_loss") > 0 ? 2 : 1, make_desc(wide(c.in(0).dtype), {1}));
+  return wrong_loss_weights(c, 3);
+}
+
+double cross_entropy_work(const Call& c) {
+  return 2.0 * static_cast<double>(count(c.in(0))) * static_cast<double>(c.in(1).dims[0]);
+}
+
+void cross_entropy_backward(Gradient& g) {
+  const bool dw = g.wants(1);
+  const double weight = g.weight(0), z = g.weight(1), meant = g.f("z_loss");
+  if (meant != z)
+    throw Refused{ENG_INVALID, std::string(ENG_OP_CROSS_ENTROPY ": its second output must be a term of the loss of "
+                                                                "weight z_loss = ") +
+                                   text_of(meant) + ", not " + text_of(z)};
+  Attrs attrs;
+  if (!dw) attrs.push_back({"no_dw", 1, 0});
+  if (weight != 1) attrs.push_back({"weight", 0, weight});
+  if (z != 0) attrs.push_back({"z_loss", 0, z});
+  Ids in = {g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0};
+  if (g.in(3)) in.push_back(g.in(3));
+  const Ids d = g.emit(2 + dw + (z != 0), ENG_OP_CROSS_ENTROPY_GRAD, in, attrs);
+  g.replaces(0, d[0]);
+  if (z != 0) g.replaces(1, d.back());
+  if (g.wants(0)) g.give(0, d[1]);
+  if (dw) g.give(1, d[2]);
+}
+
+std::string cross_entropy_grad(const Call& c, Descs& out) {
+  if (std::string wrong = wrong_cross_entropy(c); !wrong.empty()) return wrong;
+  const eng_desc loss = make_desc(wide(c.in(0).dtype), {1});
+  out = {loss, c.in(0)};
+  if (!c.i("no_dw")) out.push_back(c.in(1));
+  if (c.f("z_loss") > 0) out.push_back(loss);
+  return wrong_loss_weights(c, 5);
+}
+
+// The logits, dx and dw.
+double cross_entropy_grad_work(const Call& c) {
+  return (c.i("no_dw") ? 4.0 : 6.0) * static_cast<double>(count(c.in(0))) * static_cast<double>(c.in(1).dims[0]);
+}
+
+// Logits, which the host reads, are as wide as losses.
+void cross_entropy_next(Stepping& s) {
+  eng_id logits = s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)});
+  const int32_t dtype = s.desc(s.in(0)).dtype;
+  if (dtype != wide(dtype)) logits = s.emit(ENG_OP_CAST, {logits}, {{"dtype", wide(dtype), 0}});
+  s.give(0, logits);
+}
+
+std::string loss_seed(const Call& c, Descs& out) {
+  const int64_t dtype = c.i("dtype");
+  if (dtype != ENG_F32 && dtype != ENG_F64) return "its dtype must be f32 or f64";
+  out.push_back(make_desc(dtype, {1}));
+  return "";
+}
+
+const eng_in_place cross_entropy_grad_places[] = {must_take(2, 4)};
+const eng_index cross_entropy_labels[] = {{.ids = 2, .table = 1, .flags = ENG_INDEX_TOKENS | ENG_INDEX_LABELS}};
+
+}  // namespace
+
+Family loss_ops() {
+  static const eng_op all[] = {
+      {.struct_size = sizeof(eng_op),
+       .flags = ENG_OP_FUSED_GRAD,
+       .id = ENG_OP_CROSS_ENTROPY,
+       .min_in = 3,
+       .max_in = 4,
+       .infer = infer<cross_entropy>,
+       .flops = flops<cross_entropy_work>,
+       .grad = grad<cross_entropy_backward>,
+       .step = step<cross_entropy_next>,
+       .indexes = cross_entropy_labels,
+       .n_indexes = 1},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_CROSS_ENTROPY_GRAD,
+       .min_in = 4,
+       .max_in = 6,
+       .infer = infer<cross_entropy_grad>,
+       .flops = flops<cross_entropy_grad_work>,
+       .in_place = cross_entropy_grad_places,
+       .n_in_place = 1,
+       .sums = 1U << 2},
+      {.struct_size = sizeof(eng_op), .id = ENG_OP_LOSS_SEED, .min_in = 1, .max_in = 1, .infer = infer<loss_seed>},
+  };
+  return all;
+}
+
+}  // namespace ops

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The standard ops of engine/ops.h except collectives, as the tables that a plugin with ops has (engine/op.h).
+#pragma once
+
+#include <span>
+
+#include "engine/op.h"
+
+namespace ops {
+
+// All families.
+const eng_ops& standard();
+
+// One family in each file.
+using Family = std::span<const eng_op>;
+Family activation_ops();
+Family attention_ops();
+Family elementwise_ops();
+Family embedding_ops();
+Family init_ops();
+Family linear_ops();
+Family loss_ops();
+Family matmul_ops();
+Family norm_ops();
+Family optimizer_ops();
+Family position_ops();
+Family step_ops();
+
+}  // namespace ops

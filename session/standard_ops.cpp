@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/ops.hpp"
+
+#include "core/trace/op.hpp"
+
+namespace eng {
+
+const eng_ops& standard_ops() {
+  return ::ops::standard();
+}
+
+}  // namespace eng
