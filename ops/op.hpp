@@ -94,7 +94,7 @@ std::string as_inputs(const Call& c, Descs& out) {
 
 // ---- rules ----
 
-// What a rule throws; `text` is the whole message.
+// The exception of a rule; `text` is the whole message.
 struct Refused {
   eng_status status;
   std::string text;
@@ -105,7 +105,7 @@ inline eng_status report(eng_error* error, eng_status status, const std::string&
   return status;
 }
 
-// What gradient and stepping rules have in common. After an error of the host, all ids are 0 and the host keeps its
+// The common base of gradient and stepping rules. After an error of the host, all ids are 0 and the host keeps its
 // text.
 template <class Host>
 class Rule {

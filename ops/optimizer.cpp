@@ -23,7 +23,7 @@ std::string add_weight(const Call& c, Descs& out) {
   return "";
 }
 
-// What is kept in bf16 is rounded by numbers that depend on the update: input `at` are the counters.
+// Values that are kept in bf16 are rounded by numbers that depend on the update: input `at` are the counters.
 std::string counted(const Call& c, uint32_t at) {
   const bool given = c.has(at) && c.in(at).dtype == ENG_I64;
   return c.in(0).dtype == ENG_BF16 && !given ? "p in bf16 needs the counters" : "";

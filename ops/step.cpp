@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step does around the model: its begin, rows of the batch and of losses, copies, and sums over ranks.
+// Ops of a step around the model: its begin, rows of the batch and of losses, copies, and sums over ranks.
 #include "op.hpp"
 #include "ops.hpp"
 

@@ -224,7 +224,7 @@ std::vector<eng_desc> descs_of(const Graph& graph, const std::vector<Id>& values
   return out;
 }
 
-// What eng_op.rebuild says, as values.
+// The answer of eng_op.rebuild as values.
 std::vector<Id> rebuilt_from(const eng_op& theirs, const std::string& where, const Graph& graph, const Node& node) {
   const auto in = descs_of(graph, node.in), out = descs_of(graph, node.out);
   const auto list = lend(node.attrs);
