@@ -84,6 +84,9 @@ typedef struct eng_gradient_api {
   eng_id (*scalars)(eng_gradient *);
   double (*weight)(eng_gradient *, uint32_t k);
   void (*replaces)(eng_gradient *, uint32_t k, eng_id value);
+
+  /* The number of inputs with which the node was emitted, absent ones included. */
+  uint32_t (*inputs)(eng_gradient *);
 } eng_gradient_api;
 
 struct eng_stepping_api;
@@ -119,8 +122,12 @@ typedef struct eng_stepping_api {
   /* 1 if the traced node has input `k`. For an input that a running sequence does not have, such as segments, `in` is
    * an error. */
   int32_t (*has)(eng_stepping *, uint32_t k);
+  /* The number of inputs with which the node was emitted, absent ones included. */
+  uint32_t (*inputs)(eng_stepping *);
   /* The largest number of positions of a sequence. */
   int64_t (*length)(eng_stepping *);
+  /* Type and shape that input `k` was traced with. If `shape` of what replaces it is the same, it has no positions. */
+  eng_status (*traced)(eng_stepping *, uint32_t k, eng_desc *out, eng_error *);
 } eng_stepping_api;
 
 /* Output `out` takes the memory of input `in`, which has the same number of bytes. With `must` it always does, provided

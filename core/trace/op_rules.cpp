@@ -84,6 +84,11 @@ eng_id input(Public* self, uint32_t k) {
 }
 
 template <class Public>
+uint32_t inputs(Public* self) {
+  return guarded(self, [&](auto& head) { return static_cast<uint32_t>(head.rule.node().in.size()); });
+}
+
+template <class Public>
 eng_status shape(Public* self, eng_id value, eng_desc* out, eng_error* sink) {
   guarded(self, [&](auto& head) {
     need(out, "out is NULL");
@@ -170,6 +175,7 @@ const eng_gradient_api gradient_api = {
         h.rule.replaces(k, value);
       });
     },
+    inputs,
 };
 
 const eng_stepping_api stepping_api = {
@@ -198,7 +204,16 @@ const eng_stepping_api stepping_api = {
     [](eng_stepping* s, uint32_t k) {
       return guarded(s, [&](auto& h) -> int32_t { return k < h.rule.node().in.size() && h.rule.node().in[k]; });
     },
+    inputs,
     [](eng_stepping* s) { return guarded(s, [&](auto& h) { return h.rule.length(); }); },
+    [](eng_stepping* s, uint32_t k, eng_desc* out, eng_error* sink) {
+      guarded(s, [&](auto& h) {
+        need(out, "out is NULL");
+        need(k < h.rule.node().in.size() && h.rule.node().in[k], "input {} does not exist", k);
+        *out = h.rule.traced(k);
+      });
+      return told(s, sink);
+    },
 };
 
 // "WHERE, RULE: TEXT". `where` is empty for standard ops, whose texts name them.

@@ -57,7 +57,7 @@ enum class Use { logits, next, advance };  // logits of whole sequences, of the 
 Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
   Template to;
   to.tmpl = from.tmpl;
-  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0)};
+  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0), 0, &from.graph};
   for (Id id = 1; id <= from.graph.size(); ++id) {
     Symbol v = from.graph.value(id);
     if (v.kind == SymbolKind::input) v.desc = inputs[v.index];
