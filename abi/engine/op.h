@@ -33,6 +33,7 @@ typedef struct eng_node {
   uint32_t n_out;
 } eng_node;
 
+struct eng_build; /* engine/build.h */
 struct eng_gradient_api;
 
 /* The backward of one node while it is derived.  Owner: host.  Valid: until eng_op.grad returns.  since 1.0 */
@@ -215,6 +216,15 @@ typedef struct eng_op {
   const eng_index *indexes;
   uint32_t n_indexes;
   uint32_t reserved;
+  /* For an op that is made of other ops and has no kernels: emits them with the builder, whose `shape`, `emit` and
+   * `status` may be used, and writes the values that are the outputs to out[0 .. call->n_out - 1], which are 0 on entry.
+   * `in` are the node's inputs, 0 where absent. The call has the node's inputs, outputs and attributes. Types and shapes
+   * of the outputs are those of `infer`. Models and gradient rules can use such an op, updates and moves cannot.
+   * Without `grad`, its gradient and its next positions are those of the ops that it emits. With `grad`, the op is one
+   * node for gradients: what `grad` reads is kept, not what lies inside. Each output must then be made by one of the
+   * emitted ops, none of which draws random numbers. NULL: it has kernels.
+   *   Call: [plan]  since 1.0 */
+  eng_status (*expand)(struct eng_build *, const eng_call *, const eng_id *in, eng_id *out, eng_error *);
 } eng_op;
 
 /* Kind "eng.ops/1": the ops of a plugin. The name in the description is free.

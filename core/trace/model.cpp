@@ -8,6 +8,7 @@
 
 #include "core/base/text.hpp"
 #include "core/config/names.hpp"
+#include "core/trace/composite.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -110,6 +111,10 @@ class Tracing final : public Builder {
       if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
     for (Id i : in)
       if (i) shape(i);
+    if (dissolves(op))
+      return dissolve(block_.graph, op, in, attrs, [this](const Op& part, std::vector<Id> from, Attrs with) {
+        return emit(part, std::move(from), {}, std::move(with));
+      });
     if (op.random) {
       size_t site = 0;  // the number of the op in the block
       for (const Node& node : block_.graph.nodes) site += node.op->counts_as;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/trace/composite.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -27,7 +28,11 @@ Id Stepping::counters() {
 }
 
 std::vector<Id> Stepping::emit(const char* name, std::vector<Id> in, Attrs attrs) {
-  return state_.block.graph.emit(op(name), std::move(in), std::move(attrs));
+  const Op& what = op(name);
+  if (!dissolves(what)) return state_.block.graph.emit(what, std::move(in), std::move(attrs));
+  return dissolve(state_.block.graph, what, in, attrs, [this](const Op& part, std::vector<Id> from, Attrs with) {
+    return emit(part.id, std::move(from), std::move(with));
+  });
 }
 
 void by_position(Stepping& s) {
