@@ -116,6 +116,7 @@ class Rule {
     attrs_.assign(first, first + n);
   }
   eng_id in(uint32_t k) const { return api_.in(host_, k); }
+  uint32_t inputs() const { return api_.inputs(host_); }
   eng_desc desc(eng_id value) const {
     eng_desc out{};
     api_.shape(host_, value, &out, nullptr);
@@ -171,6 +172,12 @@ class Stepping : public Rule<eng_stepping> {
   int64_t length() const { return api_.length(host_); }
   eng_id state(const eng_desc& desc) { return api_.state(host_, &desc); }
   eng_id counters() { return api_.counters(host_); }
+  // Whether input k has no positions: parameters, and what is computed from them alone.
+  bool fixed(uint32_t k) const {
+    eng_desc traced{};
+    api_.traced(host_, k, &traced, nullptr);
+    return same(traced, desc(in(k)));
+  }
 };
 
 // Refuses a node with input k, which numbers the documents of a sample or the tokens in them.

@@ -18,6 +18,7 @@ Family attention_ops();
 Family elementwise_ops();
 Family embedding_ops();
 Family init_ops();
+Family layout_ops();
 Family linear_ops();
 Family loss_ops();
 Family matmul_ops();

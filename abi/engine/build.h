@@ -99,8 +99,8 @@ typedef struct eng_build_api {
    * must be writable there, and have exactly the type and shape of the output. n_out may be less than the number of the
    * op's outputs, but not more. Attributes that the op does not know are ignored. If an attribute is given twice, the
    * first one counts. Only moves and updates may emit collectives (engine/comm.h), and only if there are several ranks.
-   *   Call: [plan & inside eng_model.trace, eng_transform.apply, eng_axis.move or update, or eng_optimizer.update]
-   *   since 1.0 */
+   *   Call: [plan & inside eng_model.trace, eng_transform.apply, eng_op.expand, eng_axis.move or update, or
+   *   eng_optimizer.update]  since 1.0 */
   eng_status (*emit)(eng_build *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
   /* The rank that this plan is for, and the number of ranks. A model or an op cannot ask: every rank traces the same.

@@ -34,6 +34,7 @@ typedef struct eng_node {
   uint32_t n_out;
 } eng_node;
 
+struct eng_build; /* engine/build.h */
 struct eng_gradient_api;
 
 /* The backward of one node while it is derived.  Owner: host.  Valid: until eng_op.grad returns.  since 1.0 */
@@ -85,6 +86,9 @@ typedef struct eng_gradient_api {
   eng_id (*scalars)(eng_gradient *);
   double (*weight)(eng_gradient *, uint32_t k);
   void (*replaces)(eng_gradient *, uint32_t k, eng_id value);
+
+  /* The number of inputs with which the node was emitted, absent ones included. */
+  uint32_t (*inputs)(eng_gradient *);
 } eng_gradient_api;
 
 struct eng_stepping_api;
@@ -120,8 +124,12 @@ typedef struct eng_stepping_api {
   /* 1 if the traced node has input `k`. For an input that a running sequence does not have, such as segments, `in` is
    * an error. */
   int32_t (*has)(eng_stepping *, uint32_t k);
+  /* The number of inputs with which the node was emitted, absent ones included. */
+  uint32_t (*inputs)(eng_stepping *);
   /* The largest number of positions of a sequence. */
   int64_t (*length)(eng_stepping *);
+  /* Type and shape that input `k` was traced with. If `shape` of what replaces it is the same, it has no positions. */
+  eng_status (*traced)(eng_stepping *, uint32_t k, eng_desc *out, eng_error *);
 } eng_stepping_api;
 
 /* Output `out` takes the memory of input `in`, which has the same type and number of elements. With `must` it always
@@ -211,6 +219,15 @@ typedef struct eng_op {
   const eng_index *indexes;
   uint32_t n_indexes;
   uint32_t reserved;
+  /* For an op that is made of other ops and has no kernels: emits them with the builder, whose `shape`, `emit` and
+   * `status` may be used, and writes the values that are the outputs to out[0 .. call->n_out - 1], which are 0 on entry.
+   * `in` are the node's inputs, 0 where absent. The call has the node's inputs, outputs and attributes. Types and shapes
+   * of the outputs are those of `infer`. Models and gradient rules can use such an op, updates and moves cannot.
+   * Without `grad`, its gradient and its next positions are those of the ops that it emits. With `grad`, the op is one
+   * node for gradients: what `grad` reads is kept, not what lies inside. Each output must then be made by one of the
+   * emitted ops, none of which draws random numbers. NULL: it has kernels.
+   *   Call: [plan]  since 1.0 */
+  eng_status (*expand)(struct eng_build *, const eng_call *, const eng_id *in, eng_id *out, eng_error *);
 } eng_op;
 
 /* Kind "eng.ops/1": the ops of a plugin. The name in the description is free.

@@ -77,6 +77,21 @@ extern "C" {
  * Converts between f32, bf16 and f16, and between f32 and f64. in: x; out: y. attr: dtype i (ENG_F32, ENG_BF16, ...),
  * that of y. Its gradient is cast back. EXACT. */
 #define ENG_OP_CAST "eng.cast/1"
+/* The next four move values and compute nothing: x has any type. They are EXACT. In a running sequence they may change
+ * the second dimension, that of the positions, only of values without positions, such as parameters. */
+/* y = the elements of x, in row-major order, with other dimensions, in place allowed. The first `keep` dimensions stay;
+ * behind them come `ndim` others: dim0, dim1 ... One of these may be -1: it follows from the number of elements.
+ * in: x; out: y. attrs: keep i, ndim i, dim0 i, dim1 i, ... */
+#define ENG_OP_RESHAPE "eng.reshape/1"
+/* y = x with two dimensions exchanged: y[.., i, .., j, ..] = x[.., j, .., i, ..].
+ * in: x; out: y. attrs: a i, b i, the numbers of the two. */
+#define ENG_OP_TRANSPOSE "eng.transpose/1"
+/* x divided along dimension `axis` into 1 to 16 parts, whose lengths there are size0, size1 ...; without size0 they are
+ * equal. in: x; out: the parts, in their order. attrs: axis i, parts i, [size0 i, size1 i, ...]. */
+#define ENG_OP_SPLIT "eng.split/1"
+/* The inputs joined along dimension `axis`; in all others they agree. An absent input k, of which the attribute sizek is
+ * the length, counts as zeros; one must be there. in: 1 to 16 parts; out: y. attrs: axis i, [size0 i, size1 i, ...]. */
+#define ENG_OP_CONCAT "eng.concat/1"
 /* y[b, t] = x[b, t] + table[t + offset], in place allowed. In a running sequence, t counts from its position. With
  * positions: table[positions[b, t] + offset], a row that must exist.
  * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]], [positions (B, T)
@@ -110,14 +125,13 @@ extern "C" {
 
 /* ---- products and sums for optimizers, moves and gradient rules ---------------------------------------- */
 
-/* These two have no gradient of their own and no rule for a running sequence. A model can use them only where no
- * gradient is needed, and it then cannot generate. eng.linear/1 is the product for models. */
-
 /* c = op(a) op(b) [+ acc].  in: a, b, [acc (M, N)]; out: c (M, N), in place of acc if given. Leading dimensions are
  * folded into rows; without ta, c has the leading dimensions of a. attrs: ta i, tb i (1: that matrix is transposed).
- * After op, a is (M, K) and b is (K, N). */
+ * After op, a is (M, K) and b is (K, N). In a running sequence only a may have positions, and without ta. A model that
+ * multiplies by a parameter (N, K) uses eng.linear/1. */
 #define ENG_OP_MATMUL "eng.matmul/1"
-/* Column sums.  in: x (..., N), [acc (N)]; out: y (N), in place of acc if given. */
+/* Column sums. It has no gradient and no rule for a running sequence: a model can use it only where none is needed.
+ * in: x (..., N), [acc (N)]; out: y (N), in place of acc if given. */
 #define ENG_OP_SUM_ROWS "eng.sum_rows/1"
 
 /* ---- gradients of the layers: only the engine emits these ---------------------------------------------- */
@@ -319,6 +333,64 @@ static inline eng_id eng_dropout(eng_build *b, eng_id x, double p) {
   eng_attr attr = {"p", 0, 0};
   attr.f = p;
   return p == 0 ? x : eng_emit1(b, ENG_OP_DROPOUT, &x, 1, &attr, 1);
+}
+
+#define ENG_MAX_PARTS 16
+
+static inline const char *eng_numbered_key_(int is_size, uint32_t k) {
+  static const char *const sizes[ENG_MAX_PARTS] = {"size0",  "size1",  "size2",  "size3", "size4",  "size5",
+                                                   "size6",  "size7",  "size8",  "size9", "size10", "size11",
+                                                   "size12", "size13", "size14", "size15"};
+  static const char *const dims[ENG_MAX_DIMS] = {"dim0", "dim1", "dim2", "dim3", "dim4", "dim5"};
+  return is_size ? sizes[k] : dims[k];
+}
+
+/* x with its first `keep` dimensions, and `ndim` others behind them; ndim is at most ENG_MAX_DIMS. */
+static inline eng_id eng_reshape(eng_build *b, eng_id x, uint32_t keep, const int64_t *dims, uint32_t ndim) {
+  eng_attr attrs[2 + ENG_MAX_DIMS];
+  uint32_t k;
+  attrs[0].key = "keep", attrs[0].i = keep, attrs[0].f = 0;
+  attrs[1].key = "ndim", attrs[1].i = ndim, attrs[1].f = 0;
+  for (k = 0; k < ndim && k < ENG_MAX_DIMS; ++k)
+    attrs[2 + k].key = eng_numbered_key_(0, k), attrs[2 + k].i = dims[k], attrs[2 + k].f = 0;
+  return eng_emit1(b, ENG_OP_RESHAPE, &x, 1, attrs, 2 + k);
+}
+
+static inline eng_id eng_transpose(eng_build *b, eng_id x, int64_t first, int64_t second) {
+  eng_attr attrs[2] = {{"a", 0, 0}, {"b", 0, 0}};
+  attrs[0].i = first, attrs[1].i = second;
+  return eng_emit1(b, ENG_OP_TRANSPOSE, &x, 1, attrs, 2);
+}
+
+/* Writes the ids of the parts to out[0 .. parts - 1]; parts is at most ENG_MAX_PARTS. `sizes_or_0`: NULL: equal parts. */
+static inline void eng_split(eng_build *b, eng_id x, int64_t axis, uint32_t parts, const int64_t *sizes_or_0,
+                             eng_id *out) {
+  eng_attr attrs[2 + ENG_MAX_PARTS];
+  uint32_t k, n = 2;
+  attrs[0].key = "axis", attrs[0].i = axis, attrs[0].f = 0;
+  attrs[1].key = "parts", attrs[1].i = parts, attrs[1].f = 0;
+  for (k = 0; k < parts; ++k) {
+    out[k] = 0;
+    if (!sizes_or_0 || k >= ENG_MAX_PARTS) continue;
+    attrs[n].key = eng_numbered_key_(1, k), attrs[n].i = sizes_or_0[k], attrs[n].f = 0;
+    ++n;
+  }
+  b->api->emit(b, ENG_OP_SPLIT, &x, 1, out, parts, attrs, n, 0);
+}
+
+static inline eng_id eng_concat(eng_build *b, const eng_id *in, uint32_t n_in, int64_t axis) {
+  eng_attr attr = {"axis", 0, 0};
+  attr.i = axis;
+  return eng_emit1(b, ENG_OP_CONCAT, in, n_in, &attr, 1);
+}
+
+/* c = op(a) op(b); see eng.matmul/1. */
+static inline eng_id eng_matmul(eng_build *b, eng_id x, eng_id y, int64_t ta, int64_t tb) {
+  eng_id in[2];
+  eng_attr attrs[2] = {{"ta", 0, 0}, {"tb", 0, 0}};
+  attrs[0].i = ta, attrs[1].i = tb;
+  in[0] = x, in[1] = y;
+  return eng_emit1(b, ENG_OP_MATMUL, in, 2, attrs, 2);
 }
 
 static inline eng_id eng_add(eng_build *b, eng_id x, eng_id y) {

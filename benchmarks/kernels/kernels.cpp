@@ -203,6 +203,12 @@ int main(int argc, char** argv) {
                 {{"offset", 2, 0}, {"rows", tokens + 2, 0}});
       bench.row("rope", 2 * bytes, ENG_OP_ROPE, {x, angles}, {y}, turn);
       bench.row("rope packed", 2 * bytes, ENG_OP_ROPE, {x, angles, packed.positions}, {y}, turn);
+      const Tensor turned({batch, wide, tokens}), third({batch, tokens, wide / 3});
+      const std::vector<Tensor> thirds = {third, third.clone(), third.clone()};
+      bench.row("transpose", 2 * bytes, ENG_OP_TRANSPOSE, {x}, {turned}, {{"a", 1, 0}, {"b", 2, 0}});
+      bench.row("reshape, not in place", 2 * bytes, ENG_OP_RESHAPE, {x}, {y}, {{"keep", 3, 0}, {"ndim", 0, 0}});
+      bench.row("split into three", 2 * bytes, ENG_OP_SPLIT, {x}, thirds, {{"axis", 2, 0}, {"parts", 3, 0}});
+      bench.row("concat of three", 2 * bytes, ENG_OP_CONCAT, thirds, {x}, {{"axis", 2, 0}});
       bench.row("dropout", 2 * bytes, ENG_OP_DROPOUT, {x, counters}, {y},
                 {{"p", 0, 0.1}, {"seed", 1, 0}, {"stream", 1, 0}});
     }

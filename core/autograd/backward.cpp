@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/trace/composite.hpp"
 #include "core/trace/gradient.hpp"
 #include "engine/ops.h"
 
@@ -88,7 +89,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
   if (first && !last && !trained && !frozen.empty()) {  // nothing before or in this block needs a gradient
     block.d_inputs.assign(block.inputs.size(), 0), block.d_params.assign(block.params.size(), 0);
     block.train_outputs = block.outputs;
-    return;
+    return lower(block);
   }
   for (size_t k = 0; k < block.outputs.size() && !last; ++k)
     block.seeds[k] = graph.add({SymbolKind::seed, graph.value(block.outputs[k]).desc, static_cast<uint32_t>(k)});
@@ -149,6 +150,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
   }
   check_skipped(block);
   shrink_saved(block);
+  lower(block);
 }
 
 }  // namespace eng

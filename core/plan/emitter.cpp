@@ -240,6 +240,7 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   for (size_t k = 0; k < op.min_in; ++k)
     if (!in[k] && !(op.optional >> k & 1U))
       throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
+  if (op.expand) throw Error(Exit::environment, fmt::format("{} is made of other ops: only models can use it", op.id));
   if (op.collective) {
     if (ranks_.world.size == 1) throw Error(Exit::environment, fmt::format("{}: there is one rank", op.id));
     const auto group = attrs.i("group");

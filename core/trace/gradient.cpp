@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/trace/composite.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -42,6 +43,10 @@ void Gradient::State::grow() {
 }
 
 std::vector<Id> Gradient::State::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
+  if (dissolves(op))
+    return dissolve(block.graph, op, in, attrs, [this](const Op& part, std::vector<Id> from, Attrs with) {
+      return emit(part, std::move(from), std::move(with));
+    });
   auto out = block.graph.emit(op, std::move(in), std::move(attrs));
   grow();
   return out;

@@ -25,6 +25,7 @@ class Gradient {
   };
   Gradient(State& state, Node node) : state_(state), node_(std::move(node)) {}
 
+  const Node& node() const { return node_; }
   Id in(uint32_t k) const { return k < node_.in.size() ? node_.in[k] : 0; }
   Id out(uint32_t k) const { return k < node_.out.size() ? node_.out[k] : 0; }
   const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }

@@ -30,7 +30,7 @@ std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs
   return wrong;
 }
 
-std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
+std::vector<eng_desc> Graph::outputs(const Op& op, const std::vector<Id>& in, const Attrs& attrs) const {
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment,
                 fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
@@ -50,6 +50,11 @@ std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
     for (const auto& s : shapes) given += (given.empty() ? "" : ", ") + (s.dtype ? describe(s) : "absent");
     throw Error(Exit::environment, fmt::format("{}: {} (inputs: {})", op.id, wrong, given));
   }
+  return out_shapes;
+}
+
+std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
+  const std::vector<eng_desc> out_shapes = outputs(op, in, attrs);
   Node node{&op, std::move(in), {}, std::move(attrs)};
   for (const auto& desc : out_shapes) node.out.push_back(add({SymbolKind::temp, desc, 0}));
   nodes.push_back(node);

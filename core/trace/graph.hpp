@@ -40,7 +40,9 @@ class Graph {
   Id add(Symbol value) { return values_.push_back(std::move(value)), static_cast<Id>(values_.size()); }
   const Symbol& value(Id id) const { return values_[id - 1]; }
   size_t size() const { return values_.size(); }
-  // Appends a node and returns its outputs. Throws Error if the op refuses the inputs or their shapes.
+  // The outputs that the op would have. Throws Error if it refuses the inputs or their shapes.
+  std::vector<eng_desc> outputs(const Op& op, const std::vector<Id>& in, const Attrs& attrs) const;
+  // Appends a node and returns its outputs. Throws Error as `outputs` does.
   std::vector<Id> emit(const Op& op, std::vector<Id> in, Attrs attrs);
 
   std::vector<Node> nodes;

@@ -26,6 +26,7 @@ struct Attrs {
   bool operator==(const Attrs&) const = default;
 };
 
+class Builder;
 class Gradient;
 class Graph;
 class Registry;
@@ -69,6 +70,11 @@ struct Op {
   // One op in place of several counts as that many in "site": a model draws the same numbers with it as with those.
   uint32_t counts_as = 1;
   std::vector<eng_index> indexes = {};  // which inputs are numbers of rows of which inputs
+  // Emits the ops that this one is made of, and returns one value for each of `out` (trace/composite.hpp); null: it has
+  // kernels.
+  std::function<std::vector<uint32_t>(Builder&, const Graph&, const std::vector<uint32_t>& in,
+                                      const std::vector<eng_desc>& out, const Attrs&)>
+      expand = nullptr;
 };
 
 constexpr uint32_t random_sites = 4096;  // the limit of "site"

@@ -3,6 +3,7 @@
 
 #include "core/base/text.hpp"
 #include "core/registry/registry.hpp"
+#include "core/trace/builder.hpp"
 #include "core/trace/gradient.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/op.h"
@@ -81,6 +82,11 @@ eng_status told(Public* self, eng_error* sink) {
 template <class Public>
 eng_id input(Public* self, uint32_t k) {
   return guarded(self, [&](auto& head) { return head.rule.in(k); });
+}
+
+template <class Public>
+uint32_t inputs(Public* self) {
+  return guarded(self, [&](auto& head) { return static_cast<uint32_t>(head.rule.node().in.size()); });
 }
 
 template <class Public>
@@ -170,6 +176,7 @@ const eng_gradient_api gradient_api = {
         h.rule.replaces(k, value);
       });
     },
+    inputs,
 };
 
 const eng_stepping_api stepping_api = {
@@ -198,7 +205,16 @@ const eng_stepping_api stepping_api = {
     [](eng_stepping* s, uint32_t k) {
       return guarded(s, [&](auto& h) -> int32_t { return k < h.rule.node().in.size() && h.rule.node().in[k]; });
     },
+    inputs,
     [](eng_stepping* s) { return guarded(s, [&](auto& h) { return h.rule.length(); }); },
+    [](eng_stepping* s, uint32_t k, eng_desc* out, eng_error* sink) {
+      guarded(s, [&](auto& h) {
+        need(out, "out is NULL");
+        need(k < h.rule.node().in.size() && h.rule.node().in[k], "input {} does not exist", k);
+        *out = h.rule.traced(k);
+      });
+      return told(s, sink);
+    },
 };
 
 // "WHERE, RULE: TEXT". `where` is empty for standard ops, whose texts name them.
@@ -262,7 +278,23 @@ void check_op(const eng_op& theirs, const std::string& where) {
          fmt::format("indexes names inputs {} and {}, but the op has {} inputs", theirs.indexes[k].ids,
                      theirs.indexes[k].table, theirs.max_in));
   must(!(theirs.flags & ENG_OP_FUSED_GRAD) || theirs.grad, "it has ENG_OP_FUSED_GRAD, but grad is NULL");
+  must(!theirs.expand || (theirs.infer && !theirs.n_in_place && !(theirs.flags & (ENG_OP_FUSED_GRAD | ENG_OP_RANDOM))),
+       "it has expand, which needs infer and excludes in_place, ENG_OP_FUSED_GRAD and ENG_OP_RANDOM");
   must(!(theirs.flags & ENG_OP_RANDOM) || theirs.min_in, "it has ENG_OP_RANDOM, but needs no input");
+}
+
+// What eng_op.expand emits.
+std::vector<Id> expand(const eng_op& theirs, const std::string& where, Builder& builder, const Graph& graph,
+                       const std::vector<Id>& in, const std::vector<eng_desc>& out, const Attrs& attrs) {
+  const auto given = descs_of(graph, in);
+  const auto list = lend(attrs);
+  const eng_call call = make_call(given, out, list);
+  std::vector<Id> made(out.size(), 0);
+  Sink sink;
+  const eng_status status = theirs.expand(&builder, &call, in.data(), made.data(), sink.get());
+  builder.check(where + ", expand");
+  sink.check(status, Exit::environment, where + ", expand");
+  return made;
 }
 
 Op adapt(const eng_op& theirs, const std::string& where) {
@@ -305,6 +337,10 @@ Op adapt(const eng_op& theirs, const std::string& where) {
   op.optional = theirs.optional;
   op.sums = theirs.sums;
   op.counts_as = std::max(theirs.counts_as, 1u);
+  if (theirs.expand)
+    op.expand = [theirs, where](Builder& builder, const Graph& graph, const std::vector<Id>& in,
+                                const std::vector<eng_desc>& out,
+                                const Attrs& attrs) { return expand(theirs, where, builder, graph, in, out, attrs); };
   op.indexes.assign(theirs.indexes, theirs.indexes + theirs.n_indexes);
   if (theirs.flags & ENG_OP_CHEAP)
     op.rebuild = [theirs, where](const Graph& graph, const Node& node) {

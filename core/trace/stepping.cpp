@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/trace/composite.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -27,7 +28,11 @@ Id Stepping::counters() {
 }
 
 std::vector<Id> Stepping::emit(const char* name, std::vector<Id> in, Attrs attrs) {
-  return state_.block.graph.emit(op(name), std::move(in), std::move(attrs));
+  const Op& what = op(name);
+  if (!dissolves(what)) return state_.block.graph.emit(what, std::move(in), std::move(attrs));
+  return dissolve(state_.block.graph, what, in, attrs, [this](const Op& part, std::vector<Id> from, Attrs with) {
+    return emit(part.id, std::move(from), std::move(with));
+  });
 }
 
 void by_position(Stepping& s) {
@@ -57,7 +62,7 @@ enum class Use { logits, next, advance };  // logits of whole sequences, of the 
 Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
   Template to;
   to.tmpl = from.tmpl;
-  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0)};
+  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0), 0, &from.graph};
   for (Id id = 1; id <= from.graph.size(); ++id) {
     Symbol v = from.graph.value(id);
     if (v.kind == SymbolKind::input) v.desc = inputs[v.index];

@@ -14,12 +14,14 @@ class Stepping {
     int64_t length;      // the most positions of a sequence
     std::vector<Id> of;  // traced value -> the value that replaces it
     Id counters = 0;
+    const Graph* traced = nullptr;  // the graph that the nodes are of
   };
   Stepping(State& state, const Node& node) : state_(state), node_(node) {}
 
   const Node& node() const { return node_; }
   Id in(uint32_t k) const;
   const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }
+  const eng_desc& traced(uint32_t k) const { return state_.traced->value(node_.in.at(k)).desc; }
   const Attrs& attrs() const { return node_.attrs; }
   const Graph& graph() const { return state_.block.graph; }
   int64_t length() const { return state_.length; }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/text.hpp"
+#include "core/trace/composite.hpp"
 
 namespace eng {
 
@@ -93,6 +94,10 @@ std::vector<Id> Tracing::emit(const Op& op, std::vector<Id> in, std::vector<Id> 
     if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
   for (Id i : in)
     if (i) shape(i);
+  if (dissolves(op))
+    return dissolve(block_.graph, op, in, attrs, [this](const Op& part, std::vector<Id> from, Attrs with) {
+      return emit(part, std::move(from), {}, std::move(with));
+    });
   if (op.random) {
     const size_t site = this->site();
     if (site >= random_sites)

@@ -125,7 +125,14 @@ TEST_CASE("launches do not allocate", "[cpu]") {
     std::vector<eng_attr> rounding(adam.begin(), adam.end() - 1);
     for (const char* key : {"seed", "stream", "first"}) rounding.push_back({key, 0, 0});
     Run rounded(device, threads, ENG_OP_ADAMW, {w16, x, w16, w16, scalars, counters}, {w16, w16, w16}, rounding);
+    const std::vector<eng_attr> halves = {{"axis", 1, 0}, {"parts", 2, 0}};
+    const Tensor half({1, n / 2, h}), upper(half.clone()), turned({1, h, n});
+    Run split(device, threads, ENG_OP_SPLIT, {x}, {half, upper}, halves);
+    Run joined(device, threads, ENG_OP_CONCAT, {half, upper}, {x}, halves);
+    Run transposed(device, threads, ENG_OP_TRANSPOSE, {x}, {turned}, {{"a", 1, 0}, {"b", 2, 0}});
+    Run reshaped(device, threads, ENG_OP_RESHAPE, {x}, {turned}, {{"keep", 1, 0}, {"ndim", 1, 0}, {"dim0", -1, 0}});
     INFO("threads " << threads);
+    for (Run* run : {&split, &joined, &transposed, &reshaped}) CHECK(counted(*run) == 0);
     CHECK(counted(adamw) == 0);
     CHECK(counted(rounded) == 0);
     CHECK(counted(adamw8bit) == 0);

@@ -19,6 +19,8 @@
 #define CLOSENESS_GRAD "org.example.cube.closeness_grad/1"
 #define JITTER "org.example.cube.jitter/1"
 #define PICK "org.example.cube.pick/1"
+#define SWELL "org.example.cube.swell/1"
+#define STRAIGHT "org.example.cube.straight/1"
 
 ENG_DESCRIPTION(
     "[plugin]\n"
@@ -194,9 +196,95 @@ static const eng_op adrift = {OP("org.example.cube.adrift/1", 1, cube_infer), .f
                               .rebuild = rebuild_adrift};
 static const eng_op swollen = {OP("org.example.cube.swollen/1", 1, distance_infer), .flags = ENG_OP_RANDOM,
                                .grad = nothing_grad};
-static const eng_op* const op_list[] = {&cube,     &cube_back, &no_gradient,   &unknown,   &misshapen,
-                                        &refusing, &distance,  &distance_back, &closeness, &closeness_back,
-                                        &jitter,   &pick,      &adrift,        &swollen};
+/* Made of other ops: swell = silu(x) x + scale x; straight = x + 3 x, with a gradient of its own; both = straight of
+ * swell. */
+static eng_id emitted(struct eng_build* b, const char* op, eng_id x, eng_id y, const eng_attr* attr) {
+  eng_id in[2], out = 0;
+  in[0] = x, in[1] = y;
+  b->api->emit(b, op, in, y ? 2 : 1, &out, 1, attr, attr ? 1 : 0, 0);
+  return out;
+}
+
+static eng_status expand_swell(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                               eng_error* error) {
+  const eng_attr act = {"act", ENG_ACT_SILU, 0};
+  eng_attr factor = {"factor", 0, 0};
+  const eng_id gate = emitted(b, ENG_OP_GATED, in[0], in[0], &act);
+  factor.f = call->attrs[0].f;
+  out[0] = emitted(b, ENG_OP_ADD, gate, emitted(b, ENG_OP_SCALE, in[0], 0, &factor), 0);
+  return b->api->status(b, error);
+}
+
+static eng_status expand_straight(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                                  eng_error* error) {
+  const eng_attr three = {"factor", 0, 3.0};
+  (void)call;
+  out[0] = emitted(b, ENG_OP_ADD, in[0], emitted(b, ENG_OP_SCALE, in[0], 0, &three), 0);
+  return b->api->status(b, error);
+}
+
+static eng_status straight_grad(eng_gradient* g, eng_error* error) {
+  const eng_attr four = {"factor", 0, 4.0};
+  eng_id in = g->api->d_out(g, 0), dx = 0;
+  g->api->emit(g, ENG_OP_SCALE, &in, 1, &dx, 1, &four, 1, 0);
+  g->api->give(g, 0, dx);
+  return g->api->status(g, error);
+}
+
+static eng_status expand_both(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                              eng_error* error) {
+  out[0] = emitted(b, STRAIGHT, emitted(b, SWELL, in[0], 0, call->attrs), 0, 0);
+  return b->api->status(b, error);
+}
+
+static eng_status expand_endless(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                                 eng_error* error) {
+  (void)call;
+  out[0] = emitted(b, "org.example.cube.endless/1", in[0], 0, 0);
+  return b->api->status(b, error);
+}
+
+static eng_status expand_endless_node(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                                      eng_error* error) {
+  (void)call;
+  out[0] = emitted(b, "org.example.cube.endless_node/1", in[0], 0, 0);
+  return b->api->status(b, error);
+}
+
+static eng_status expand_folded(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                                eng_error* error) {
+  (void)call;
+  out[0] = emitted(b, ENG_OP_SUM_ROWS, in[0], 0, 0);
+  return b->api->status(b, error);
+}
+
+static eng_status expand_nothing(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                                 eng_error* error) {
+  (void)b, (void)call, (void)in, (void)out, (void)error;
+  return ENG_OK;
+}
+
+static eng_status expand_through(struct eng_build* b, const eng_call* call, const eng_id* in, eng_id* out,
+                                 eng_error* error) {
+  (void)b, (void)call, (void)error;
+  out[0] = in[0];
+  return ENG_OK;
+}
+
+static const eng_op swell = {OP(SWELL, 1, cube_infer), .expand = expand_swell};
+static const eng_op straight = {OP(STRAIGHT, 1, cube_infer), .grad = straight_grad, .expand = expand_straight};
+static const eng_op both = {OP("org.example.cube.both/1", 1, cube_infer), .expand = expand_both};
+static const eng_op endless = {OP("org.example.cube.endless/1", 1, cube_infer), .expand = expand_endless};
+static const eng_op endless_node = {OP("org.example.cube.endless_node/1", 1, cube_infer), .grad = straight_grad,
+                                    .expand = expand_endless_node};
+static const eng_op folded = {OP("org.example.cube.folded/1", 1, cube_infer), .expand = expand_folded};
+static const eng_op nothing = {OP("org.example.cube.made_of_nothing/1", 1, cube_infer), .expand = expand_nothing};
+static const eng_op through = {OP("org.example.cube.through/1", 1, cube_infer), .grad = straight_grad,
+                               .expand = expand_through};
+static const eng_op* const op_list[] = {
+    &cube,      &cube_back,      &no_gradient,  &unknown, &misshapen, &refusing, &distance, &distance_back,
+    &closeness, &closeness_back, &jitter,       &pick,    &adrift,    &swollen,  &swell,    &straight,
+    &both,      &endless,        &endless_node, &folded,  &nothing,   &through};
 static const eng_ops ops = {sizeof(eng_ops), sizeof op_list / sizeof *op_list, op_list};
 
 /* ---- kernels ---------------------------------------------------------------------------------------- */

@@ -120,6 +120,35 @@ TEST_CASE("a stranger's random op runs in training only, with a stream for each 
   CHECK(*streams.rbegin() - *streams.begin() == 3);  // counts_as
 }
 
+TEST_CASE("a stranger's op is made of others, and derived from them or by a rule of its own") {
+  Cubes cubes;
+  cubes.op = "org.example.cube.both/1";
+  Checked checked(cubes, B, T, V, 2);
+  const Values ours = checked.gradients(), theirs = checked.differences();
+  CHECK(distance(ours, theirs) < 1e-6);
+  CHECK(ours == checked.gradients());
+  size_t by_rule = 0;
+  for (const eng::Call& call : checked.plan().calls) {
+    CHECK(!Contains("org.example.cube").match(call.op->id));
+    by_rule += call.op->id == std::string(ENG_OP_SCALE) && call.attrs.f("factor") == 4;
+  }
+  CHECK(by_rule > 0);
+  CHECK(Checked(cubes, B, T, V, 1, {}, true).first_difference(1e-11) == T);
+}
+
+TEST_CASE("the faults of ops that are made of others are told with their names") {
+  Cubes cubes;
+  CHECK(cubes.fault("swell") == "");
+  CHECK(cubes.fault("straight") == "");
+  CHECK_THAT(cubes.fault("endless"),
+             Contains("org.example.cube.endless/1 is made of itself, or in more than 16 steps"));
+  CHECK_THAT(cubes.fault("endless_node"),
+             Contains("org.example.cube.endless_node/1 is made of itself, or of too many"));
+  CHECK_THAT(cubes.fault("folded"), Contains("output 0 of expand is f64 (4), but infer says f64 (2, 3, 4)"));
+  CHECK_THAT(cubes.fault("made_of_nothing"), Contains("output 0 of expand is no value of this block"));
+  CHECK_THAT(cubes.fault("through"), Contains("org.example.cube.through/1: output 0 of expand must be made by one"));
+}
+
 TEST_CASE("the rows that a stranger's op reads limit the field of the batch that names them") {
   Cubes cubes;
   CHECK(cubes.model(B, T, ENG_F64).fields[0].limit == V);

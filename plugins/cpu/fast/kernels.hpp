@@ -29,6 +29,7 @@ CPU_KERNEL_FAMILY(init)
 CPU_KERNEL_FAMILY(add)
 CPU_KERNEL_FAMILY(fold)
 CPU_KERNEL_FAMILY(cast)
+CPU_KERNEL_FAMILY(layout)  // reshape, transpose, split, concat
 
 #undef CPU_KERNEL_FAMILY
 

@@ -42,6 +42,7 @@ void add_cross_entropy(List&);
 void add_step(List&);
 void add_optimizer(List&);
 void add_init(List&);
+void add_layout(List&);
 
 inline void expect(bool ok, const char* rule) {
   if (!ok) throw Error{ENG_INVALID, rule};

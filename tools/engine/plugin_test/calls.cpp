@@ -252,6 +252,30 @@ const std::map<std::string, Maker>& makers() {
          d.floats({d.width(), d.width()});
          d.whole("dtype", d.f == ENG_F32 ? (d.flip() ? ENG_BF16 : ENG_F16) : ENG_F32);
        }},
+      {ENG_OP_RESHAPE,
+       [](Draw& d) {
+         d.rows();
+         const int64_t heads = d.pick(1, 4), size = d.width();
+         d.floats({d.b, d.t, heads * size}), d.whole("keep", 2), d.whole("ndim", 2);
+         d.whole("dim0", heads), d.whole("dim1", d.flip() ? size : -1);
+       }},
+      {ENG_OP_TRANSPOSE,
+       [](Draw& d) {
+         d.floats({d.pick(1, 3), d.width(), d.pick(1, 3), d.width()});
+         d.whole("a", d.pick(0, 3)), d.whole("b", d.pick(0, 3));
+       }},
+      {ENG_OP_SPLIT,
+       [](Draw& d) {
+         const int64_t first = d.width(), second = d.width(), axis = d.pick(0, 1), other = d.width();
+         axis ? d.floats({other, first + second}) : d.floats({first + second, other});
+         d.whole("axis", axis), d.whole("parts", 2), d.whole("size0", first), d.whole("size1", second);
+       }},
+      {ENG_OP_CONCAT,
+       [](Draw& d) {
+         const int64_t rows = d.width(), second = d.width();
+         d.floats({rows, d.width()}), d.maybe({rows, second}), d.floats({rows, d.width()});
+         d.whole("axis", 1), d.whole("size1", second);
+       }},
       {ENG_OP_POSITIONS,
        [](Draw& d) {
          d.rows();
@@ -375,7 +399,8 @@ bool is_exact(const std::string& id) {
   static const std::set<std::string> exact = {ENG_OP_SCALE,       ENG_OP_CAST,    ENG_OP_POSITIONS,  ENG_OP_DROPOUT,
                                               ENG_OP_BEGIN,       ENG_OP_GET_ROW, ENG_OP_PUT_ROW,    ENG_OP_COPY,
                                               ENG_OP_SUM_SQUARES, ENG_OP_FINISH,  ENG_OP_LOSS_SCALE, ENG_OP_SCALER,
-                                              ENG_OP_ADAMW,       ENG_OP_SGD,     ENG_OP_FOLD};
+                                              ENG_OP_ADAMW,       ENG_OP_SGD,     ENG_OP_FOLD,       ENG_OP_RESHAPE,
+                                              ENG_OP_TRANSPOSE,   ENG_OP_SPLIT,   ENG_OP_CONCAT};
   return exact.count(id) > 0;
 }
 
