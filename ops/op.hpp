@@ -172,7 +172,7 @@ class Stepping : public Rule<eng_stepping> {
   int64_t length() const { return api_.length(host_); }
   eng_id state(const eng_desc& desc) { return api_.state(host_, &desc); }
   eng_id counters() { return api_.counters(host_); }
-  // Whether input k has no positions: parameters, and what is computed from them alone.
+  // True if input k has no positions: parameters, and values computed from them alone.
   bool fixed(uint32_t k) const {
     eng_desc traced{};
     api_.traced(host_, k, &traced, nullptr);

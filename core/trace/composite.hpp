@@ -9,7 +9,7 @@ namespace eng {
 // Emits an op into some graph, and returns its outputs.
 using Emit = std::function<std::vector<Id>(const Op& op, std::vector<Id> in, Attrs attrs)>;
 
-// Whether the op is replaced where it is emitted. Its gradient and its next positions are then those of its parts.
+// True if the op is replaced where it is emitted. Its gradient and its next positions are then those of its parts.
 inline bool dissolves(const Op& op) {
   return op.expand && !op.grad;
 }

@@ -283,7 +283,7 @@ void check_op(const eng_op& theirs, const std::string& where) {
   must(!(theirs.flags & ENG_OP_RANDOM) || theirs.min_in, "it has ENG_OP_RANDOM, but needs no input");
 }
 
-// What eng_op.expand emits.
+// The values that eng_op.expand emits.
 std::vector<Id> expand(const eng_op& theirs, const std::string& where, Builder& builder, const Graph& graph,
                        const std::vector<Id>& in, const std::vector<eng_desc>& out, const Attrs& attrs) {
   const auto given = descs_of(graph, in);
