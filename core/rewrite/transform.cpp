@@ -91,8 +91,8 @@ class Rewriting final : public Tracing {
   // Beyond those of all ops that the block had or has.
   size_t site() const override {
     size_t next = 0;
-    for (const auto* nodes : {&from_.graph.nodes, &block_.graph.nodes})
-      for (const Node& node : *nodes)
+    for (const Graph* graph : {&from_.graph, static_cast<const Graph*>(&block_.graph)})
+      for (const Node& node : graph->nodes)
         if (node.op->random) next = std::max(next, static_cast<size_t>(node.attrs.i("site")) + node.op->counts_as);
     return next;
   }

@@ -385,6 +385,70 @@ impl eng_device_info {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_documents {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_options, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub read: Option<unsafe extern "C" fn(*mut c_void, *const eng_documents_in, *const eng_documents_out, *mut eng_documents_seen, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_documents {}
+impl eng_documents {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_documents_in {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub data: *mut c_void,
+    pub path: *const c_char,
+    pub size: u64,
+    pub read: Option<unsafe extern "C" fn(*const eng_documents_in, *mut c_void, u64, *mut u64, *mut eng_error) -> eng_status>,
+    pub seek: Option<unsafe extern "C" fn(*const eng_documents_in, u64, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_documents_in {}
+impl eng_documents_in {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_documents_out {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub data: *mut c_void,
+    pub put: Option<unsafe extern "C" fn(*const eng_documents_out, *const c_char, u64, u32, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_documents_out {}
+impl eng_documents_out {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_documents_seen {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub left_out: u64,
+    pub wrong: u64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_documents_seen {}
+impl eng_documents_seen {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_error {
     pub struct_size: u32,
     pub code: i32,
@@ -440,6 +504,38 @@ unsafe impl Sync for eng_field {}
 impl eng_field {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_format {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub name: *const c_char,
+    pub table: *const eng_documents,
+    pub options: *const eng_options,
+    pub identity: *const c_char,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_format {}
+impl eng_format {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_formats {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub find: Option<unsafe extern "C" fn(*const eng_formats, *const c_char, *mut eng_format, *mut eng_error) -> eng_status>,
+    pub recognise: Option<unsafe extern "C" fn(*const eng_formats, *const c_char, *const c_void, u64, *mut eng_format, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_formats {}
+impl eng_formats {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
 }
 
 #[repr(C)]
@@ -510,12 +606,19 @@ pub struct eng_gradient_api {
     pub shape: Option<unsafe extern "C" fn(*mut eng_gradient, eng_id, *mut eng_desc, *mut eng_error) -> eng_status>,
     pub attrs: Option<unsafe extern "C" fn(*mut eng_gradient, *mut u32) -> *const eng_attr>,
     pub emit: Option<unsafe extern "C" fn(*mut eng_gradient, *const c_char, *const eng_id, u32, *mut eng_id, u32, *const eng_attr, u32, *mut eng_error) -> eng_status>,
+    pub wanted: Option<unsafe extern "C" fn(*mut eng_gradient, eng_id) -> i32>,
+    pub so_far: Option<unsafe extern "C" fn(*mut eng_gradient, eng_id) -> eng_id>,
+    pub maker: Option<unsafe extern "C" fn(*mut eng_gradient, eng_id, *mut eng_node) -> i32>,
+    pub scalars: Option<unsafe extern "C" fn(*mut eng_gradient) -> eng_id>,
+    pub weight: Option<unsafe extern "C" fn(*mut eng_gradient, u32) -> f64>,
+    pub replaces: Option<unsafe extern "C" fn(*mut eng_gradient, u32, eng_id)>,
+    pub inputs: Option<unsafe extern "C" fn(*mut eng_gradient) -> u32>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_gradient_api {}
 impl eng_gradient_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 152]) };
 }
 
 #[repr(C)]
@@ -545,6 +648,21 @@ pub struct eng_in_place {
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_in_place {}
 impl eng_in_place {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_index {
+    pub ids: u32,
+    pub table: u32,
+    pub flags: u32,
+    pub reserved: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_index {}
+impl eng_index {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
 }
@@ -589,12 +707,14 @@ pub struct eng_job_api {
     pub progress: Option<unsafe extern "C" fn(*mut eng_job_host, *const c_char, u64, u64, *const c_char, *mut eng_error) -> eng_status>,
     pub file: Option<unsafe extern "C" fn(*mut eng_job_host, *const c_char, *const c_void, u64, *mut eng_error) -> eng_status>,
     pub facts: Option<unsafe extern "C" fn(*mut eng_job_host, *mut *const c_char, *mut u64, *mut eng_error) -> eng_status>,
+    pub field: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u64, *const c_char, *mut c_void, *mut eng_error) -> eng_status>,
+    pub position_losses: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u64, u32, *mut f64, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_job_api {}
 impl eng_job_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 104]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 120]) };
 }
 
 #[repr(C)]
@@ -618,12 +738,14 @@ pub struct eng_job_info {
     pub windows: u32,
     pub kept: u64,
     pub writes: u64,
+    pub flags: u32,
+    pub reserved: u32,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_job_info {}
 impl eng_job_info {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
 }
 
 #[repr(C)]
@@ -771,6 +893,35 @@ impl eng_move {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_node {
+    pub op: *const c_char,
+    pub r#in: *const eng_id,
+    pub out: *const eng_id,
+    pub n_in: u32,
+    pub n_out: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_node {}
+impl eng_node {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_observed {
+    pub name: *const c_char,
+    pub value: f64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_observed {}
+impl eng_observed {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_observer {
     pub struct_size: u32,
     pub minor: u32,
@@ -778,12 +929,13 @@ pub struct eng_observer {
     pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
     pub results: Option<unsafe extern "C" fn(*mut c_void, *const eng_site, *mut eng_result, u32, *mut u32, *mut eng_error) -> eng_status>,
     pub observe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_site, *mut eng_id, u32, *mut eng_error) -> eng_status>,
+    pub after_step: Option<unsafe extern "C" fn(*mut c_void, *const eng_step_done, *mut eng_step_reply, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_observer {}
 impl eng_observer {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
 }
 
 #[repr(C)]
@@ -801,12 +953,19 @@ pub struct eng_op {
     pub n_in_place: u32,
     pub sums: u32,
     pub step: Option<unsafe extern "C" fn(*mut eng_stepping, *mut eng_error) -> eng_status>,
+    pub optional: u32,
+    pub counts_as: u32,
+    pub rebuild: Option<unsafe extern "C" fn(*const eng_call, *mut u32, u32) -> u32>,
+    pub indexes: *const eng_index,
+    pub n_indexes: u32,
+    pub reserved: u32,
+    pub expand: Option<unsafe extern "C" fn(*mut eng_build, *const eng_call, *const eng_id, *mut eng_id, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_op {}
 impl eng_op {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 72]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 112]) };
 }
 
 #[repr(C)]
@@ -1153,6 +1312,43 @@ impl eng_state_shape {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_step_done {
+    pub struct_size: u32,
+    pub n_observed: u32,
+    pub step: i64,
+    pub steps: i64,
+    pub tokens: u64,
+    pub loss: f64,
+    pub grad_norm: f64,
+    pub learning_rate: f64,
+    pub eval_loss: f64,
+    pub observed: *const eng_observed,
+    pub skipped: u32,
+    pub reserved: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_step_done {}
+impl eng_step_done {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_step_reply {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub text: *const c_char,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_step_reply {}
+impl eng_step_reply {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_step_result {
     pub struct_size: u32,
     pub ended: u32,
@@ -1205,12 +1401,16 @@ pub struct eng_stepping_api {
     pub counters: Option<unsafe extern "C" fn(*mut eng_stepping) -> eng_id>,
     pub give: Option<unsafe extern "C" fn(*mut eng_stepping, u32, eng_id)>,
     pub emit: Option<unsafe extern "C" fn(*mut eng_stepping, *const c_char, *const eng_id, u32, *mut eng_id, u32, *const eng_attr, u32, *mut eng_error) -> eng_status>,
+    pub has: Option<unsafe extern "C" fn(*mut eng_stepping, u32) -> i32>,
+    pub inputs: Option<unsafe extern "C" fn(*mut eng_stepping) -> u32>,
+    pub length: Option<unsafe extern "C" fn(*mut eng_stepping) -> i64>,
+    pub traced: Option<unsafe extern "C" fn(*mut eng_stepping, u32, *mut eng_desc, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_stepping_api {}
 impl eng_stepping_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 72]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 104]) };
 }
 
 #[repr(C)]
@@ -1336,6 +1536,66 @@ unsafe impl Sync for eng_tokenizer_info {}
 impl eng_tokenizer_info {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 72]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_transform {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_options, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub apply: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_transform_call, *mut eng_id, *mut eng_error) -> eng_status>,
+    pub flags: Option<unsafe extern "C" fn(*mut c_void, *const eng_transform_param, *mut u32, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_transform {}
+impl eng_transform {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_transform_call {
+    pub struct_size: u32,
+    pub number: u32,
+    pub op: *const c_char,
+    pub name: *const c_char,
+    pub block: u32,
+    pub blocks: u32,
+    pub r#in: *const eng_id,
+    pub out: *const eng_desc,
+    pub attrs: *const eng_attr,
+    pub params: *const eng_transform_param,
+    pub n_in: u32,
+    pub n_out: u32,
+    pub n_attrs: u32,
+    pub n_params: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_transform_call {}
+impl eng_transform_call {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_transform_param {
+    pub name: *const c_char,
+    pub added_by: *const c_char,
+    pub shape: *const eng_desc,
+    pub flags: u32,
+    pub input: u32,
+    pub targeted: u32,
+    pub reserved: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_transform_param {}
+impl eng_transform_param {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
 }
 
 #[repr(C)]
@@ -1466,6 +1726,7 @@ pub const ENG_ACT_GELU_TANH: i32 = 3;
 pub const ENG_ACT_RELU: i32 = 4;
 pub const ENG_ACT_SILU: i32 = 1;
 pub const ENG_AXIS_CASTS: u32 = 1;
+pub const ENG_AXIS_LOSSY: u32 = 2;
 pub const ENG_BF16: i32 = 3;
 pub const ENG_COMBINE_LAST: i32 = 3;
 pub const ENG_COMBINE_MAX: i32 = 2;
@@ -1486,6 +1747,7 @@ pub const ENG_DEVICE_ASYNC: u32 = 2;
 pub const ENG_DEVICE_GRAPHS: u32 = 4;
 pub const ENG_DEVICE_HOST_MEMORY: u32 = 1;
 pub const ENG_DEVICE_KIND: &str = "eng.device/1";
+pub const ENG_DOCUMENTS_KIND: &str = "eng.documents/1";
 pub const ENG_EMBED_KIND: &str = "eng.embed/1";
 pub const ENG_ENCODE_SPECIAL: u32 = 1;
 pub const ENG_ENDED_DONE: u32 = 1;
@@ -1499,9 +1761,12 @@ pub const ENG_FIELD_LOSS_WEIGHTS: &str = "loss_weights";
 pub const ENG_FIELD_POSITIONS: &str = "positions";
 pub const ENG_FIELD_SEGMENTS: &str = "segments";
 pub const ENG_FIELD_TOKENS: &str = "tokens";
+pub const ENG_FORMATS_EXTENSION: &str = "eng.formats/1";
 pub const ENG_I32: i32 = 5;
 pub const ENG_I64: i32 = 6;
 pub const ENG_IGNORE_LABEL: i32 = -100;
+pub const ENG_INDEX_LABELS: u32 = 2;
+pub const ENG_INDEX_TOKENS: u32 = 1;
 pub const ENG_INSPECT_VERIFY: u32 = 1;
 pub const ENG_INTERNAL: i32 = 13;
 pub const ENG_INVALID: i32 = 3;
@@ -1510,6 +1775,7 @@ pub const ENG_JOB_HELD: i32 = 2;
 pub const ENG_JOB_KEPT: u32 = 1;
 pub const ENG_JOB_KIND: &str = "eng.job/1";
 pub const ENG_JOB_PARAMETER: i32 = 1;
+pub const ENG_JOB_POSITIONS: u32 = 1;
 pub const ENG_JOB_SITE: i32 = 5;
 pub const ENG_JOB_STATE: i32 = 3;
 pub const ENG_JOB_TRAIN: i32 = 1;
@@ -1523,6 +1789,7 @@ pub const ENG_LOG_INFO: i32 = 2;
 pub const ENG_LOG_WARNING: i32 = 3;
 pub const ENG_MAX_DIMS: i32 = 6;
 pub const ENG_MAX_FIELDS: i32 = 64;
+pub const ENG_MAX_PARTS: i32 = 16;
 pub const ENG_MEMORY_DEVICE: i32 = 0;
 pub const ENG_MEMORY_HOST: i32 = 2;
 pub const ENG_MEMORY_PINNED: i32 = 1;
@@ -1549,6 +1816,7 @@ pub const ENG_OP_BROADCAST: &str = "eng.broadcast/1";
 pub const ENG_OP_BY_POSITION: u32 = 2;
 pub const ENG_OP_CAST: &str = "eng.cast/1";
 pub const ENG_OP_CHEAP: u32 = 1;
+pub const ENG_OP_CONCAT: &str = "eng.concat/1";
 pub const ENG_OP_COPY: &str = "eng.copy/1";
 pub const ENG_OP_CROSS_ENTROPY: &str = "eng.cross_entropy/1";
 pub const ENG_OP_CROSS_ENTROPY_GRAD: &str = "eng.cross_entropy_grad/1";
@@ -1557,6 +1825,7 @@ pub const ENG_OP_EMBEDDING: &str = "eng.embedding/1";
 pub const ENG_OP_EMBEDDING_GRAD: &str = "eng.embedding_grad/1";
 pub const ENG_OP_FINISH: &str = "eng.finish/1";
 pub const ENG_OP_FOLD: &str = "eng.fold/1";
+pub const ENG_OP_FUSED_GRAD: u32 = 4;
 pub const ENG_OP_GATED: &str = "eng.gated/1";
 pub const ENG_OP_GATED_GRAD: &str = "eng.gated_grad/1";
 pub const ENG_OP_GET_ROW: &str = "eng.get_row/1";
@@ -1571,10 +1840,13 @@ pub const ENG_OP_LOSS_SCALE: &str = "eng.loss_scale/1";
 pub const ENG_OP_LOSS_SEED: &str = "eng.loss_seed/1";
 pub const ENG_OP_MATMUL: &str = "eng.matmul/1";
 pub const ENG_OP_MATMUL_RELU_GRAD: &str = "eng.matmul_relu_grad/1";
+pub const ENG_OP_OUTPUT: u32 = 65536;
 pub const ENG_OP_POSITIONS: &str = "eng.positions/1";
 pub const ENG_OP_POSITIONS_GRAD: &str = "eng.positions_grad/1";
 pub const ENG_OP_PUT_ROW: &str = "eng.put_row/1";
+pub const ENG_OP_RANDOM: u32 = 8;
 pub const ENG_OP_REDUCE_SCATTER: &str = "eng.reduce_scatter/1";
+pub const ENG_OP_RESHAPE: &str = "eng.reshape/1";
 pub const ENG_OP_RMS_NORM: &str = "eng.rms_norm/1";
 pub const ENG_OP_RMS_NORM_GRAD: &str = "eng.rms_norm_grad/1";
 pub const ENG_OP_ROPE: &str = "eng.rope/1";
@@ -1582,12 +1854,17 @@ pub const ENG_OP_ROPE_STEP: &str = "eng.rope_step/1";
 pub const ENG_OP_SCALE: &str = "eng.scale/1";
 pub const ENG_OP_SCALER: &str = "eng.scaler/1";
 pub const ENG_OP_SGD: &str = "eng.sgd/1";
+pub const ENG_OP_SPLIT: &str = "eng.split/1";
 pub const ENG_OP_SUM_ROWS: &str = "eng.sum_rows/1";
 pub const ENG_OP_SUM_SQUARES: &str = "eng.sum_squares/1";
+pub const ENG_OP_TRANSPOSE: &str = "eng.transpose/1";
 pub const ENG_OUT_OF_RANGE: i32 = 11;
 pub const ENG_PADDING_SEGMENT: i32 = -1;
 pub const ENG_PARAM_FP32: u32 = 2;
+pub const ENG_PARAM_FROZEN: u32 = 4;
+pub const ENG_PARAM_NOT_EXPORTED: u32 = 16;
 pub const ENG_PARAM_NO_DECAY: u32 = 1;
+pub const ENG_PARAM_OPTIONAL: u32 = 8;
 pub const ENG_PRECISION_KIND: &str = "eng.precision/1";
 pub const ENG_PRECONDITION: i32 = 9;
 pub const ENG_RESULT_SQRT: u32 = 1;
@@ -1618,6 +1895,8 @@ pub const ENG_STATE_BLOCKS: i32 = 2;
 pub const ENG_STATE_ELEMENTS: i32 = 1;
 pub const ENG_STATE_NONE: i32 = 4;
 pub const ENG_STATE_SHAPED: i32 = 3;
+pub const ENG_STEP_SAVE: u32 = 1;
+pub const ENG_STEP_STOP: u32 = 2;
 pub const ENG_S_CLIP: i32 = 2;
 pub const ENG_S_COUNT: i32 = 32;
 pub const ENG_S_INV_TOKENS: i32 = 0;
@@ -1635,10 +1914,12 @@ pub const ENG_TENSOR_GRADIENT: &str = "gradient";
 pub const ENG_TENSOR_PARAMETER: &str = "parameter";
 pub const ENG_TENSOR_POLICY: &str = "policy";
 pub const ENG_TENSOR_WHOLE: u32 = 1;
+pub const ENG_TEXT_MORE: u32 = 1;
 pub const ENG_THREADS_EXTENSION: &str = "eng.threads/1";
 pub const ENG_TIER_HOST_MEMORY: u32 = 1;
 pub const ENG_TIER_KIND: &str = "eng.tier/1";
 pub const ENG_TOKENIZER_KIND: &str = "eng.tokenizer/1";
+pub const ENG_TRANSFORM_KIND: &str = "eng.transform/1";
 pub const ENG_U8: i32 = 7;
 pub const ENG_UNAVAILABLE: i32 = 14;
 pub const ENG_UNSUPPORTED: i32 = 12;
@@ -1659,19 +1940,21 @@ macro_rules! eng_draft {
     (comm) => { "'eng.comm/1' = 'comm-5'\n" };
     (data) => { "'eng.data/1' = 'data-3'\n" };
     (device) => { "'eng.device/1' = 'device-5'\n" };
+    (documents) => { "'eng.documents/1' = 'documents-1'\n" };
     (embed) => { "'eng.embed/1' = 'embed-3'\n" };
-    (job) => { "'eng.job/1' = 'job-1'\n" };
+    (job) => { "'eng.job/1' = 'job-2'\n" };
     (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
-    (model) => { "'eng.model/1' = 'model-2'\n" };
+    (model) => { "'eng.model/1' = 'model-3'\n" };
     (monitor) => { "'eng.monitor/1' = 'monitor-1'\n" };
-    (observer) => { "'eng.observer/1' = 'observer-1'\n" };
-    (ops) => { "'eng.ops/1' = 'ops-6'\n" };
-    (optimizer) => { "'eng.optimizer/1' = 'optimizer-5'\n" };
-    (precision) => { "'eng.precision/1' = 'precision-5'\n" };
-    (zero) => { "'eng.zero/1' = 'zero-4'\n" };
+    (observer) => { "'eng.observer/1' = 'observer-2'\n" };
+    (ops) => { "'eng.ops/1' = 'ops-7'\n" };
+    (optimizer) => { "'eng.optimizer/1' = 'optimizer-6'\n" };
+    (precision) => { "'eng.precision/1' = 'precision-6'\n" };
+    (zero) => { "'eng.zero/1' = 'zero-5'\n" };
     (schedule) => { "'eng.schedule/1' = 'schedule-1'\n" };
     (tier) => { "'eng.tier/1' = 'tier-2'\n" };
     (tokenizer) => { "'eng.tokenizer/1' = 'tokenizer-1'\n" };
+    (transform) => { "'eng.transform/1' = 'transform-1'\n" };
 }
 
 #[cfg(test)]
@@ -1842,6 +2125,26 @@ mod layout {
         check!(eng_device_info, to_host, 88, 8);
         check!(eng_device_info, name, 96, 64);
         check!(eng_device_info, settings, 160, 32);
+        check!(eng_documents, struct_size, 0, 4);
+        check!(eng_documents, minor, 4, 4);
+        check!(eng_documents, create, 8, 8);
+        check!(eng_documents, destroy, 16, 8);
+        check!(eng_documents, read, 24, 8);
+        check!(eng_documents_in, struct_size, 0, 4);
+        check!(eng_documents_in, reserved, 4, 4);
+        check!(eng_documents_in, data, 8, 8);
+        check!(eng_documents_in, path, 16, 8);
+        check!(eng_documents_in, size, 24, 8);
+        check!(eng_documents_in, read, 32, 8);
+        check!(eng_documents_in, seek, 40, 8);
+        check!(eng_documents_out, struct_size, 0, 4);
+        check!(eng_documents_out, reserved, 4, 4);
+        check!(eng_documents_out, data, 8, 8);
+        check!(eng_documents_out, put, 16, 8);
+        check!(eng_documents_seen, struct_size, 0, 4);
+        check!(eng_documents_seen, reserved, 4, 4);
+        check!(eng_documents_seen, left_out, 8, 8);
+        check!(eng_documents_seen, wrong, 16, 8);
         check!(eng_error, struct_size, 0, 4);
         check!(eng_error, code, 4, 4);
         check!(eng_error, data, 8, 8);
@@ -1857,6 +2160,16 @@ mod layout {
         check!(eng_field, name, 0, 8);
         check!(eng_field, dtype, 8, 4);
         check!(eng_field, reserved, 12, 4);
+        check!(eng_format, struct_size, 0, 4);
+        check!(eng_format, reserved, 4, 4);
+        check!(eng_format, name, 8, 8);
+        check!(eng_format, table, 16, 8);
+        check!(eng_format, options, 24, 8);
+        check!(eng_format, identity, 32, 8);
+        check!(eng_formats, struct_size, 0, 4);
+        check!(eng_formats, reserved, 4, 4);
+        check!(eng_formats, find, 8, 8);
+        check!(eng_formats, recognise, 16, 8);
         check!(eng_gauges, struct_size, 0, 4);
         check!(eng_gauges, reserved, 4, 4);
         check!(eng_gauges, used_bytes, 8, 8);
@@ -1889,6 +2202,13 @@ mod layout {
         check!(eng_gradient_api, shape, 72, 8);
         check!(eng_gradient_api, attrs, 80, 8);
         check!(eng_gradient_api, emit, 88, 8);
+        check!(eng_gradient_api, wanted, 96, 8);
+        check!(eng_gradient_api, so_far, 104, 8);
+        check!(eng_gradient_api, maker, 112, 8);
+        check!(eng_gradient_api, scalars, 120, 8);
+        check!(eng_gradient_api, weight, 128, 8);
+        check!(eng_gradient_api, replaces, 136, 8);
+        check!(eng_gradient_api, inputs, 144, 8);
         check!(eng_host, struct_size, 0, 4);
         check!(eng_host, minor, 4, 4);
         check!(eng_host, data, 8, 8);
@@ -1898,6 +2218,10 @@ mod layout {
         check!(eng_in_place, r#in, 4, 4);
         check!(eng_in_place, must, 8, 4);
         check!(eng_in_place, reserved, 12, 4);
+        check!(eng_index, ids, 0, 4);
+        check!(eng_index, table, 4, 4);
+        check!(eng_index, flags, 8, 4);
+        check!(eng_index, reserved, 12, 4);
         check!(eng_job, struct_size, 0, 4);
         check!(eng_job, minor, 4, 4);
         check!(eng_job, create, 8, 8);
@@ -1924,6 +2248,8 @@ mod layout {
         check!(eng_job_api, progress, 80, 8);
         check!(eng_job_api, file, 88, 8);
         check!(eng_job_api, facts, 96, 8);
+        check!(eng_job_api, field, 104, 8);
+        check!(eng_job_api, position_losses, 112, 8);
         check!(eng_job_host, api, 0, 8);
         check!(eng_job_info, struct_size, 0, 4);
         check!(eng_job_info, programs, 4, 4);
@@ -1931,6 +2257,8 @@ mod layout {
         check!(eng_job_info, windows, 12, 4);
         check!(eng_job_info, kept, 16, 8);
         check!(eng_job_info, writes, 24, 8);
+        check!(eng_job_info, flags, 32, 4);
+        check!(eng_job_info, reserved, 36, 4);
         check!(eng_job_site, struct_size, 0, 4);
         check!(eng_job_site, block_number, 4, 4);
         check!(eng_job_site, block, 8, 8);
@@ -1986,12 +2314,20 @@ mod layout {
         check!(eng_move, states, 40, 8);
         check!(eng_move, n_states, 48, 4);
         check!(eng_move, reserved, 52, 4);
+        check!(eng_node, op, 0, 8);
+        check!(eng_node, r#in, 8, 8);
+        check!(eng_node, out, 16, 8);
+        check!(eng_node, n_in, 24, 4);
+        check!(eng_node, n_out, 28, 4);
+        check!(eng_observed, name, 0, 8);
+        check!(eng_observed, value, 8, 8);
         check!(eng_observer, struct_size, 0, 4);
         check!(eng_observer, minor, 4, 4);
         check!(eng_observer, create, 8, 8);
         check!(eng_observer, destroy, 16, 8);
         check!(eng_observer, results, 24, 8);
         check!(eng_observer, observe, 32, 8);
+        check!(eng_observer, after_step, 40, 8);
         check!(eng_op, struct_size, 0, 4);
         check!(eng_op, flags, 4, 4);
         check!(eng_op, id, 8, 8);
@@ -2004,6 +2340,13 @@ mod layout {
         check!(eng_op, n_in_place, 56, 4);
         check!(eng_op, sums, 60, 4);
         check!(eng_op, step, 64, 8);
+        check!(eng_op, optional, 72, 4);
+        check!(eng_op, counts_as, 76, 4);
+        check!(eng_op, rebuild, 80, 8);
+        check!(eng_op, indexes, 88, 8);
+        check!(eng_op, n_indexes, 96, 4);
+        check!(eng_op, reserved, 100, 4);
+        check!(eng_op, expand, 104, 8);
         check!(eng_ops, struct_size, 0, 4);
         check!(eng_ops, count, 4, 4);
         check!(eng_ops, ops, 8, 8);
@@ -2137,6 +2480,21 @@ mod layout {
         check!(eng_state_shape, ndim, 16, 4);
         check!(eng_state_shape, reserved, 20, 4);
         check!(eng_state_shape, dims, 24, 48);
+        check!(eng_step_done, struct_size, 0, 4);
+        check!(eng_step_done, n_observed, 4, 4);
+        check!(eng_step_done, step, 8, 8);
+        check!(eng_step_done, steps, 16, 8);
+        check!(eng_step_done, tokens, 24, 8);
+        check!(eng_step_done, loss, 32, 8);
+        check!(eng_step_done, grad_norm, 40, 8);
+        check!(eng_step_done, learning_rate, 48, 8);
+        check!(eng_step_done, eval_loss, 56, 8);
+        check!(eng_step_done, observed, 64, 8);
+        check!(eng_step_done, skipped, 72, 4);
+        check!(eng_step_done, reserved, 76, 4);
+        check!(eng_step_reply, struct_size, 0, 4);
+        check!(eng_step_reply, flags, 4, 4);
+        check!(eng_step_reply, text, 8, 8);
         check!(eng_step_result, struct_size, 0, 4);
         check!(eng_step_result, ended, 4, 4);
         check!(eng_step_result, step, 8, 8);
@@ -2166,6 +2524,10 @@ mod layout {
         check!(eng_stepping_api, counters, 48, 8);
         check!(eng_stepping_api, give, 56, 8);
         check!(eng_stepping_api, emit, 64, 8);
+        check!(eng_stepping_api, has, 72, 8);
+        check!(eng_stepping_api, inputs, 80, 8);
+        check!(eng_stepping_api, length, 88, 8);
+        check!(eng_stepping_api, traced, 96, 8);
         check!(eng_tensor_in, struct_size, 0, 4);
         check!(eng_tensor_in, reserved, 4, 4);
         check!(eng_tensor_in, name, 8, 8);
@@ -2214,6 +2576,33 @@ mod layout {
         check!(eng_tokenizer_info, eot, 24, 4);
         check!(eng_tokenizer_info, reserved2, 28, 4);
         check!(eng_tokenizer_info, content_hash, 32, 40);
+        check!(eng_transform, struct_size, 0, 4);
+        check!(eng_transform, minor, 4, 4);
+        check!(eng_transform, create, 8, 8);
+        check!(eng_transform, destroy, 16, 8);
+        check!(eng_transform, apply, 24, 8);
+        check!(eng_transform, flags, 32, 8);
+        check!(eng_transform_call, struct_size, 0, 4);
+        check!(eng_transform_call, number, 4, 4);
+        check!(eng_transform_call, op, 8, 8);
+        check!(eng_transform_call, name, 16, 8);
+        check!(eng_transform_call, block, 24, 4);
+        check!(eng_transform_call, blocks, 28, 4);
+        check!(eng_transform_call, r#in, 32, 8);
+        check!(eng_transform_call, out, 40, 8);
+        check!(eng_transform_call, attrs, 48, 8);
+        check!(eng_transform_call, params, 56, 8);
+        check!(eng_transform_call, n_in, 64, 4);
+        check!(eng_transform_call, n_out, 68, 4);
+        check!(eng_transform_call, n_attrs, 72, 4);
+        check!(eng_transform_call, n_params, 76, 4);
+        check!(eng_transform_param, name, 0, 8);
+        check!(eng_transform_param, added_by, 8, 8);
+        check!(eng_transform_param, shape, 16, 8);
+        check!(eng_transform_param, flags, 24, 4);
+        check!(eng_transform_param, input, 28, 4);
+        check!(eng_transform_param, targeted, 32, 4);
+        check!(eng_transform_param, reserved, 36, 4);
         check!(eng_unit, struct_size, 0, 4);
         check!(eng_unit, id, 4, 4);
         check!(eng_unit, block, 8, 4);

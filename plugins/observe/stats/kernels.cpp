@@ -91,18 +91,12 @@ eng_status infer(const eng_call*, eng_desc* out, uint32_t, uint32_t* n_out, eng_
   return ENG_OK;
 }
 
-const eng_op measure_op = {.struct_size = sizeof(eng_op),
-                           .flags = 0,
-                           .id = STATS_OP_MEASURE,
-                           .min_in = 1,
-                           .max_in = 2,
-                           .infer = infer,
-                           .flops = nullptr,
-                           .grad = nullptr,
-                           .in_place = nullptr,
-                           .n_in_place = 0,
-                           .sums = 0,
-                           .step = nullptr};
+constexpr eng_op make_measure() {
+  eng_op op{};
+  op.struct_size = sizeof op, op.id = STATS_OP_MEASURE, op.min_in = 1, op.max_in = 2, op.infer = infer;
+  return op;
+}
+const eng_op measure_op = make_measure();
 const eng_op* const list[] = {&measure_op};
 
 }  // namespace

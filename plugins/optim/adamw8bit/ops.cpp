@@ -40,18 +40,13 @@ eng_status infer(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out
 
 const eng_in_place in_place[] = {{0, 0, 1, 0}, {1, 2, 1, 0}, {2, 3, 1, 0}, {3, 4, 1, 0}, {4, 5, 1, 0}};
 
-const eng_op update_op = {.struct_size = sizeof(eng_op),
-                          .flags = 0,
-                          .id = ADAMW8BIT_OP_UPDATE,
-                          .min_in = 7,
-                          .max_in = 7,
-                          .infer = infer,
-                          .flops = nullptr,
-                          .grad = nullptr,
-                          .in_place = in_place,
-                          .n_in_place = 5,
-                          .sums = 0,
-                          .step = nullptr};
+constexpr eng_op make_update() {
+  eng_op op{};
+  op.struct_size = sizeof op, op.id = ADAMW8BIT_OP_UPDATE, op.min_in = op.max_in = 7, op.infer = infer;
+  op.in_place = in_place, op.n_in_place = 5;
+  return op;
+}
+const eng_op update_op = make_update();
 const eng_op* const list[] = {&update_op};
 
 }  // namespace

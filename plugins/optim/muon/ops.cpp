@@ -51,42 +51,19 @@ eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t*
 const eng_in_place momentum_in_place[] = {{0, 0, 1, 0}, {1, 1, 1, 0}};
 const eng_in_place first_in_place[] = {{0, 0, 1, 0}};
 
-const eng_op momentum_op = {.struct_size = sizeof(eng_op),
-                            .flags = 0,
-                            .id = MUON_OP_MOMENTUM,
-                            .min_in = 3,
-                            .max_in = 3,
-                            .infer = infer_momentum,
-                            .flops = nullptr,
-                            .grad = nullptr,
-                            .in_place = momentum_in_place,
-                            .n_in_place = 2,
-                            .sums = 0,
-                            .step = nullptr};
-const eng_op normalize_op = {.struct_size = sizeof(eng_op),
-                             .flags = 0,
-                             .id = MUON_OP_NORMALIZE,
-                             .min_in = 1,
-                             .max_in = 1,
-                             .infer = infer_normalize,
-                             .flops = nullptr,
-                             .grad = nullptr,
-                             .in_place = nullptr,
-                             .n_in_place = 0,
-                             .sums = 0,
-                             .step = nullptr};
-const eng_op apply_op = {.struct_size = sizeof(eng_op),
-                         .flags = 0,
-                         .id = MUON_OP_APPLY,
-                         .min_in = 3,
-                         .max_in = 3,
-                         .infer = infer_apply,
-                         .flops = nullptr,
-                         .grad = nullptr,
-                         .in_place = first_in_place,
-                         .n_in_place = 1,
-                         .sums = 0,
-                         .step = nullptr};
+constexpr eng_op make_op(const char* id, uint32_t inputs, decltype(eng_op::infer) infer) {
+  eng_op op{};
+  op.struct_size = sizeof op, op.id = id, op.min_in = op.max_in = inputs, op.infer = infer;
+  return op;
+}
+template <uint32_t n>
+constexpr eng_op in_place(eng_op op, const eng_in_place (&pairs)[n]) {
+  op.in_place = pairs, op.n_in_place = n;
+  return op;
+}
+const eng_op momentum_op = in_place(make_op(MUON_OP_MOMENTUM, 3, infer_momentum), momentum_in_place);
+const eng_op normalize_op = make_op(MUON_OP_NORMALIZE, 1, infer_normalize);
+const eng_op apply_op = in_place(make_op(MUON_OP_APPLY, 3, infer_apply), first_in_place);
 const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
 
 }  // namespace

@@ -352,7 +352,9 @@ void test_model(const Subject& s, Sheet& sheet) {
     });
   };
   if (!law("one trace for the same batch", check_trace)) return;
-  law("gradients", check_gradients);
+  law("gradients", [](const Subject& subject, const Chosen<eng_model>& model, Random& random) {
+    return check_gradients(subject, model, random);
+  });
   law("no look ahead, sequences apart", check_causal);
   law("running sequences", check_steps);
   law("two runs, the same bits", check_twice);
