@@ -46,8 +46,7 @@ class LowRank {
   }
 
   void apply(eng_build* b, const eng_transform_call& call, eng_id* out) const {
-    const eng_transform_param& weight = *std::find_if(call.params, call.params + call.n_params - 1,
-                                                      [](const eng_transform_param& p) { return p.targeted != 0; });
+    const eng_transform_param& weight = matrix_of(call);
     const std::string op = call.op, name = weight.name;
     const bool relu = op == ENG_OP_LINEAR_RELU;
     // An op that also reads the weight would not see the path.
@@ -80,6 +79,12 @@ class LowRank {
   }
 
  private:
+  // The targeted matrix; without one, the first targeted parameter.
+  static const eng_transform_param& matrix_of(const eng_transform_call& call) {
+    const eng_transform_param *first = call.params, *last = first + call.n_params;
+    const auto* found = std::find_if(first, last, [](const auto& p) { return p.targeted && p.shape->ndim == 2; });
+    return found != last ? *found : *std::find_if(first, last - 1, [](const auto& p) { return p.targeted != 0; });
+  }
   static eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, uint32_t flags,
                        const char* init_op, const eng_attr* init, uint32_t n_init) {
     const int64_t dims[2] = {rows, columns};

@@ -213,7 +213,8 @@ inner = { product = ['expand', 'width'] }
 
   const auto bad = [&](const std::string& body) { return refusal(snake + "[provides.pretrained]\n" + body); };
   CHECK_THAT(bad("architectures = ['A']\n"), Contains("'model_type' is missing"));
-  for (const char* none : {"''", "[]", "['a', '']"})
+  CHECK_THAT(bad("model_type = ''\n"), Contains("'model_type' is missing"));
+  for (const char* none : {"[]", "['a', '']"})
     CHECK_THAT(bad("model_type = " + std::string(none) + "\n"), Contains("'model_type' must be one or more names"));
   CHECK_THAT(bad("model_type = 3\n"), Contains("'model_type' must be"));
   REQUIRE(eng::parse_description(snake + "[provides.pretrained]\nmodel_type = ['snake', 'viper']\n", d) == "");

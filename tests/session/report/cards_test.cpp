@@ -286,7 +286,7 @@ TEST_CASE("disks beside a card are counted, and can bound its step") {
   const auto on_disks = [&](const Words& more) {
     Words words = {"device.describe=" + card, "offload.optimizer=nvme", "offload.nvme_paths=[\"/no/such/disk\"]"};
     words.insert(words.end(), more.begin(), more.end());
-    return config_of("tiny", "none", words);
+    return config_of("tiny", "none", words, *tiers);
   };
   const eng::Config config = on_disks({"offload.nvme_read_bandwidth=1GB", "offload.nvme_write_bandwidth=500MB"});
   const eng::Setup setup = eng::make_plan_only(config, *tiers);

@@ -23,11 +23,12 @@ inline eng::Registry& plugins() {
   return *all;
 }
 
-inline eng::Config config_of(const std::string& preset, const std::string& strategy, Words more = {}) {
+inline eng::Config config_of(const std::string& preset, const std::string& strategy, Words more = {},
+                             eng::Registry& registry = plugins()) {
   more.insert(more.begin(), "zero.plugin=" + strategy);
   return eng::Config::parse("[model]\nplugin = 'llama'\npreset = '" + preset +
                                 "'\n[device]\nplugin = 'reference'\n[train]\nsequence_length = 16\n",
-                            "test.toml", ".", more, schemas_of(plugins()));
+                            "test.toml", ".", more, schemas_of(registry));
 }
 
 inline eng::Setup setup_of(const std::string& preset, const std::string& strategy, uint32_t ranks, Words more = {},
