@@ -108,8 +108,7 @@ std::vector<Id> Tracing::emit(const Op& op, std::vector<Id> in, std::vector<Id> 
   const Id from = in.empty() ? 0 : in[0];
   const std::vector<Id> made = block_.graph.emit(op, std::move(in), std::move(attrs));
   if (op.random && (made.size() != 1 || !same(shape(made[0]), shape(from))))
-    throw Error(Exit::environment,
-                fmt::format("{}: the output of a random op must have the shape of input 0", op.id));
+    throw Error(Exit::environment, fmt::format("{}: the output of a random op must have the shape of input 0", op.id));
   return made;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code that model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables of the
-// models of a file. Decoders share more: decoder/model.hpp.
+// Code that model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables
+// of the models of a file. Decoders share more: decoder/model.hpp.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing: the documents that share a sample. A document that is longer than a sample is cut into parts, each a document
-// of its own. Nothing depends on the seed, so the samples are the same in every epoch and only their order changes.
+// Packing: the documents that share a sample. A document that is longer than a sample is cut into parts, each a
+// document of its own. Nothing depends on the seed, so the samples are the same in every epoch and only their order
+// changes.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 
 namespace text_data {
 
-// Places at which a long text may be cut: at a single space between two letters. The space begins the second part, or is dropped
-// where the tokenizer adds one to each part anyway. Never: a document stays whole.
+// Places at which a long text may be cut: at a single space between two letters. The space begins the second part, or
+// is dropped where the tokenizer adds one to each part anyway. Never: a document stays whole.
 enum class Cut { before_space, for_space, never };
 Cut cut_of(const Tokenizer& tokenizer);  // asks the tokenizer
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the tokens of sample i of a split, and the order in which an epoch visits the samples. Only integers are used, so the
-// result is the same on every machine; nothing is stored per sample.
+// Computes the tokens of sample i of a split, and the order in which an epoch visits the samples. Only integers are
+// used, so the result is the same on every machine; nothing is stored per sample.
 #pragma once
 
 #include <algorithm>
