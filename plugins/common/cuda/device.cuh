@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel file may use. This file alone knows which compiler reads it: nvcc, for the device, or, with
+// Types and functions for kernel files. This file alone knows which compiler reads it: nvcc, for the device, or, with
 // ENG_EMULATED, any compiler of C++20, for tests on the host (tests/cuda/emulator).
 //
 // Rules for kernels: a named namespace, so that both compilers give a kernel the same name; dynamic shared memory
@@ -96,7 +96,7 @@ struct f16 {
   uint16_t bits;
 };
 
-// Which NaN a conversion gives: that with the bits that fit, as eng.cast/1 has it, or any one, in fewer instructions.
+// The NaN that a conversion gives: the one with the bits that fit, as in eng.cast/1, or any, in fewer instructions.
 enum class Nan { same, any };
 
 template <Nan = Nan::same>
@@ -246,7 +246,7 @@ inline constexpr int widest = 16 / [] {
   ((least = static_cast<int>(sizeof(T)) < least ? static_cast<int>(sizeof(T)) : least), ...);
   return least;
 }();
-// What F takes at once: F::width elements, or four.
+// Number of elements that F takes at once: F::width, or four.
 template <class F>
 inline constexpr int width_of = [] {
   if constexpr (requires { F::width; })
@@ -298,8 +298,8 @@ void launch_rows(int64_t rows, int64_t columns, cudaStream_t stream, const F& f)
 
 constexpr unsigned warp = 32;
 
-// The same order in every run: a butterfly in the warp, then over the warps. All threads get it. `scratch`: one float
-// for each warp, which nobody uses until the next barrier of the block.
+// Sums and maxima. The order is the same in every run: a butterfly in the warp, then over the warps. All threads get
+// the result. `scratch`: one float for each warp, which nothing else uses until the next barrier of the block.
 __device__ __forceinline__ float sum_of_warp(float x) {
   for (int by = 16; by > 0; by /= 2) x += __shfl_xor_sync(0xffffffffu, x, by);
   return x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the documents of packed samples begin and end, for the kernels of attention.
+// Finds where the documents of packed samples begin and end, for the kernels of attention.
 #include "attention.hpp"
 
 namespace cuda {

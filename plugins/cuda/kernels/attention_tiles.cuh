@@ -45,7 +45,7 @@ struct Tile {
   }
 };
 
-// Which tile of which head a block has: head fastest, then sequence, then tile.
+// Head, sequence and tile of a block: the head varies fastest, then the sequence, then the tile.
 struct Turn {
   int head, sequence, tile;
   __device__ __forceinline__ Turn(unsigned index, int64_t heads, int64_t sequences) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from,
   if (i >= 0 && i < N) copy_async<4>(shared_address(to + i), from + row + i, row + i < rows);
 }
 
-// Where the documents of the rows of a tile begin, or end, if samples are packed. Rows behind the last one are as it.
+// Begins, or ends, of the documents of a tile's rows, if samples are packed. Rows behind the last one have its value.
 template <int rows, bool packed>
 struct Bounds {
   int32_t bounds[rows];

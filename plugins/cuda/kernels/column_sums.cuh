@@ -79,7 +79,7 @@ inline uint64_t scratch(int64_t rows, int64_t columns) {
   const int64_t slices = slices_of(rows).count;
   return slices > 1 ? static_cast<uint64_t>(slices * columns) * sizeof(float) : 0;
 }
-// The same of any number of rows. `parts`: the scratch.
+// out = [acc +] the sums of the columns of x (rows, columns), of any number of rows. `parts`: the scratch.
 template <class T, class S>
 void run(const T* x, int64_t rows, int64_t columns, const S* acc, S* out, float* parts, cudaStream_t stream) {
   const Slices slices = slices_of(rows);

@@ -15,7 +15,7 @@ struct Scratch {
 };
 constexpr int32_t ignored = -100;
 
-// How tokens are weighted; scalars: null where no gradients are wanted. squares: null where there is no z loss.
+// Weights of the tokens' losses. scalars: null if no gradients are wanted. squares: null if there is no z loss.
 struct Weighting {
   const float *scalars, *weights;  // weights: of the tokens, or null
   float* squares;
@@ -93,7 +93,7 @@ struct StoreOf {  // out = acc + sum
   }
 };
 
-// What a call asks for.
+// Type, sizes and options of a call, and the layout of its scratch memory.
 struct Sizes {
   int32_t type;
   int64_t tokens, vocabulary, width;
@@ -149,11 +149,11 @@ struct Sizes {
     p.a_stride = stride(), p.b_aligned = library::aligned_at(bytes_of(chunk));
     return p;
   }
-  // Of gradients of x's type in the place of logits, from one token to the next.
+  // Elements from one token to the next of gradients of x's type in the place of logits.
   int64_t stride() const { return row * static_cast<int64_t>(sizeof(float) / cpu::dtype_size(type)); }
 };
 
-// What the library chose for a chunk of so many tokens.
+// Algorithms that the library chose for the products of a chunk of `count` tokens.
 struct Chunk {
   product::Chosen logits, dx, dw, dw_more;  // dw: of the first chunk
 
@@ -167,7 +167,7 @@ struct Chunk {
     dw = product::choose(device, s.of_dw(count, c.out[2].dtype == ENG_F32 && c.has(4)), scratch);
     dw_more = product::choose(device, s.of_dw(count, true), scratch);
   }
-  // Whether the library multiplies all of the gradient.
+  // True if the library computes all products of the gradient.
   bool multiplies(bool has_dw) const { return dx.algorithm && (!has_dw || (dw.algorithm && dw_more.algorithm)); }
 };
 
@@ -181,7 +181,7 @@ void need_inputs(const Call& c, size_t weights, size_t z) {
   need_size(c.in[2], rows(c.in[0]), "labels"), need_tensor(c.out[0], ENG_F32, 1, "loss");
 }
 
-// What both ops have in common.
+// Base of both ops: sizes and chunks of a call.
 struct Chunks {
   Sizes sizes;
   Chunk whole, rest;

@@ -179,7 +179,7 @@ struct Scale : Exact {
   }
 };
 
-// What the four with an activation have in common.
+// Base of the four ops with an activation.
 template <int n_in, int n_out>
 struct Activated {
   static constexpr uint32_t flags = 0;

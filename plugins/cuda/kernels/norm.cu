@@ -161,7 +161,7 @@ struct Sums {
     if (!is_near) return load<W>(far + i, x);
     for (int p = 0; p < parts; ++p) load<part>(near + place(p, i), reinterpret_cast<Part&>(x[p * part]));
   }
-  // Of columns i .., to what is there or, for the first row, to nothing.
+  // Adds a b to the sums of columns i ..; for the first row (not `begun`), to 0.
   __device__ __forceinline__ void add_product(int64_t i, const float (&a)[W], const float (&b)[W], bool begun) const {
     float x[W] = {};
     if (begun) take(i, x);

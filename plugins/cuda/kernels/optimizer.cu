@@ -11,8 +11,8 @@
 namespace cuda {
 namespace optimizer {
 
-// Where the states, the scalars and the weight are in a call: the states are inputs 2 .. and outputs 1 .., the counters
-// follow the scalars.
+// Number of states, input of the scalars and output of the weight in a call. The states are inputs 2 .. and outputs
+// 1 .., the counters follow the scalars.
 struct Places {
   size_t states, scalars, weight;
 };
@@ -53,7 +53,7 @@ struct SgdNumbers {
   }
 };
 
-// What is the same for all elements: of the scalars of a step.
+// Scalars of a step, the same for all elements.
 struct Step {
   float clip, rate[3];
   bool ok;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What depends on tokens and positions: embedding, positions, rope, dropout, init, and the gradients.
+// Ops that depend on tokens and positions: embedding, positions, rope, dropout, init, and the gradients.
 #include "../../common/cuda/glue.hpp"
 #include "../../common/philox.hpp"
 #include "list.hpp"

@@ -11,7 +11,7 @@
 namespace cuda {
 namespace step {
 
-// What an op does not change: from an input to its output, unless both are the same memory. One block.
+// Copies an input that the op leaves as it is to its output, unless both are the same memory. One block.
 template <class T>
 __device__ __forceinline__ void keep(T* to, const T* from, int64_t n) {
   if (to != from)
@@ -116,7 +116,7 @@ struct FoldOf {
     }
   }
 };
-// The same of any number of rows.
+// The tree of FoldOf over any number of rows.
 template <class T, class Y>
 struct FoldAnyOf {
   const T* x;

@@ -29,7 +29,7 @@ __device__ __forceinline__ double sum_in_order(const float* x, int64_t n) {
   double sum = 0;
   if (mine >= 0) fetch(tiles.at[0] + mine, mine);
   __syncthreads();
-  // What is added was read before the 16 elements ahead of it: a sum waits for the one before, and for nothing else.
+  // The next 16 elements are read before these are added: an addition waits for the one before it, and for no read.
   constexpr int ahead = 16, pairs = ahead / 2;
   const auto read = [](Pack<double, 2>(&to)[pairs], const double* from) {
     for (int k = 0; k < pairs; ++k) to[k] = load_pack<2>(from + 2 * k);

@@ -31,7 +31,7 @@ struct ConvOf {
   T* last;                // (B, K - 1, E): the tokens before, which become the last ones; or null
   T* y;
   ConvSizes s;
-  // Of token t < 0 of a sequence, t >= 1 - taps.
+  // Index in `last` of token t < 0 of a sequence, t >= 1 - taps.
   __device__ int64_t last_at(int64_t b, int64_t t, int64_t e) const {
     return (b * (s.taps - 1) + s.taps - 1 + t) * s.channels + e;
   }
@@ -66,7 +66,7 @@ struct Weights {
       w[k] = at >= 0 ? value(p.w[e * p.s.taps + at]) : 0.0f;
     }
   }
-  // What becomes y by the silu.
+  // The convolution of a window, with the bias; y is its silu.
   __device__ __forceinline__ float before_silu(const Window& x) const {
     float sum = bias;
     ENG_UNROLL

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What selective_scan, its gradient and its step share. Tokens follow one another in a thread, whose registers hold the
-// states of its channel; if they are many, a power of two of neighbouring lanes shares them.
+// Common parts of selective_scan, its gradient and its step. Tokens follow one another in a thread, whose registers
+// hold the states of its channel; if they are many, a power of two of neighbouring lanes shares them.
 //
-// Where that gives too few blocks to fill the GPU, sequences are cut into spans of whole chunks, which go side by side:
+// If that gives too few blocks to fill the GPU, sequences are cut into spans of whole chunks, which go side by side:
 // first each span alone, for what it adds to the states after it; then what the spans hand on, one after another; then
 // each span again, from the right states. `spans` is 1 where sequences are not cut.
 #pragma once
@@ -20,7 +20,7 @@ constexpr int64_t enough_blocks = 2,
 struct ScanSizes : Sequences {
   int64_t chunks, span, spans;  // span: chunks of one
   int states, lanes;            // lanes that share a channel
-  // Of the gate: its last E columns.
+  // Index of an element of the gate: the last E columns of a token.
   __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const { return wide_at(b, t, stride - channels + e); }
   __host__ __device__ int64_t groups() const { return (channels * lanes + scan_block - 1) / scan_block; }
   // At most so many, each with as many groups, or one less.
@@ -73,7 +73,7 @@ __device__ __forceinline__ float rate_of(float a_log) {
   return -1.44269504f * expf(a_log);
 }
 
-// What a thread is: one of the lanes of a channel, with states first .. first + S - 1.
+// Place of a thread: one of the lanes of a channel, with states first .. first + S - 1.
 template <int S, int lanes>
 struct Place {
   const ScanSizes& s;
@@ -86,7 +86,7 @@ struct Place {
     there = e < s.channels;
     if (!there) e = s.channels - 1;  // it may read that one's tokens
   }
-  // Whether state n is one of the channel.
+  // True if the channel has state n of this lane.
   __device__ bool has(int n) const { return first + n < s.states; }
   // Its states in row `row` of (.., N, E); those that the channel does not have are 0.
   __device__ void load(const float* states, int64_t row, float (&to)[S]) const {

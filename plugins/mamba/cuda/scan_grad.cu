@@ -24,8 +24,8 @@ struct ScanGradOf {
   int64_t blocks;
 };
 
-// What the threads of a block compute together for each token of a part and each of their channels: its step and its
-// input; of a gradient also that of y, the slope of the softplus, and what dgate is for a y of 1.
+// Rows that the threads of a block compute together, for each token of a part and each of their channels: the step and
+// the input; for a gradient also dy of the scan, the slope of the softplus, and dgate for a y of 1.
 enum Row { steps, inputs, dys, slopes, gates, rows };
 enum class Need { walk, ends, gradient };
 
@@ -61,7 +61,7 @@ __device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], float*
   }
 }
 
-// What a thread is, and where its block has what.
+// Place of a thread, and the layout of its block's shared memory.
 template <int lanes>
 struct Lane : Place<grad_states, lanes> {
   static constexpr int channels = scan_block / lanes, half = grad_states * lanes, width = 2 * half;
@@ -136,7 +136,7 @@ struct Part {
   }
 };
 
-// What a thread sums over all of its tokens.
+// Sums over all tokens of a thread.
 struct Totals {
   float a[grad_states] = {}, d = 0, bias = 0;
 };
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(scan_block, lanes == 2            ? 2
     }
 }
 
-// What each span but the first, alone, adds to the gradient of the states before it.
+// For each span but the first, alone: its contribution to the gradient of the states before it.
 template <class T, int lanes, bool packed>
 __global__ void __launch_bounds__(scan_block, 4) scan_grad_ends(ScanGradOf<T> q) {
   const ScanOf<T>& p = q.forward;
@@ -328,7 +328,7 @@ struct ScanGrad {
     for (size_t k = 0; k < 7; ++k) need_size(c.out[k], elements(c.in[1 + k]), "a gradient");
     need_segments(c, segments, s.batch * s.tokens);
   }
-  // Where the parts of the scratch memory begin, in floats; the sums are the first.
+  // Offsets of the parts of the scratch memory, in floats; the sums are the first.
   struct Parts {
     int64_t blocks, dbc, after, steps, end;
     explicit Parts(const ScanSizes& s)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of Mamba share. B sequences, T tokens, E channels, N states of a channel.
+// Common parts of the kernels of Mamba. B sequences, T tokens, E channels, N states of a channel.
 #pragma once
 
 #include "../../common/cuda/glue.hpp"
@@ -37,13 +37,13 @@ inline dim3 grid_of(int64_t n, int64_t each, int64_t y, int64_t z = 1) {
   return dim3(static_cast<unsigned>((n + each - 1) / each), most(y), most(z));
 }
 
-// What the kernels that go along the tokens of a channel share.
+// Sizes and documents of sequences, for kernels that go along the tokens of a channel.
 struct Sequences {
   int64_t batch, tokens, channels, stride;  // stride: elements of a token where it may have more than the channels
   const int32_t* segments;                  // (B, T), of packed samples, or null
   __device__ int64_t at(int64_t b, int64_t t, int64_t e) const { return (b * tokens + t) * channels + e; }
   __device__ int64_t wide_at(int64_t b, int64_t t, int64_t e) const { return (b * tokens + t) * stride + e; }
-  // Whether a document begins at token t of a packed sample, and not at token 0: nothing before it is seen.
+  // True if a document begins at token t > 0 of a packed sample: it sees no token before t.
   __device__ bool begins(int64_t b, int64_t t) const {
     return segments && t > 0 && segments[b * tokens + t] != segments[b * tokens + t - 1];
   }

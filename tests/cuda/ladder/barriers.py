@@ -33,7 +33,7 @@ class Barrier:
 
 
 def without_comments(text):
-    """The same length, with spaces for comments."""
+    """The text with spaces in the place of comments: positions stay."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
 
 
@@ -69,7 +69,7 @@ def barriers():
             files = [(source, None)] + [(h, text) for h in sorted(headers(source)) if h.suffix == ".cuh"]
             for path, caller in files:
                 for function, number, begin, end in in_file(path):
-                    # What all plugins share is used where it is named; a unit's own header is there to be used.
+                    # A shared function counts if the source names it; one of a unit's own header always does.
                     if caller is None or path.parent == source.parent or re.search(rf"\b{function}\b", caller):
                         out.append(Barrier(unit.name, str(source.relative_to(ROOT)), str(path.relative_to(ROOT)), function,
                                            number, begin, end))
@@ -81,7 +81,7 @@ def sample(all_barriers, seed, count):
 
 
 def without(host, unit, barrier, scratch):
-    """What tells that the barrier is missing: tsan, value or emulator; "" if nothing does."""
+    """The check that notices the missing barrier: tsan, value or emulator; "" if none does."""
     tree = scratch / "tree"
     if tree.exists():
         shutil.rmtree(tree)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one element of a loop takes: the passes of a kernel, read from its machine code.
+"""Cost of one element of a loop: the passes of a kernel, read from its machine code.
 
 A pass is an innermost loop that touches global memory. Loops without a barrier or a shuffle between them are variants
 of one pass: unrolled and the rest, with and without an input. Of the ways through a loop, that with most bytes counts;
@@ -36,7 +36,7 @@ class Instruction:
 
     @property
     def may_go_on(self):
-        """Whether what follows may come next."""
+        """True if the following instruction may be executed next."""
         return self.guard not in ("", "@PT", "@UPT") or self.head == "BRA" and "P" in self.operands
 
 
@@ -45,7 +45,7 @@ def parse(line):
     return Instruction(int(found[1], 16), found[2] or "", found[3], found[4].strip()) if found else None
 
 
-# Of a way: in this order a way is preferred.
+# Cost of a way. Ways are compared by these fields in this order; the largest counts.
 Cost = collections.namedtuple(
     "Cost", "bytes no_calls instructions loads stores accesses mufu floats", defaults=(0,) * 8)
 
@@ -144,7 +144,7 @@ class Flow:
 
 
 def passes(code):
-    """Of one kernel: the costs of each pass's variants, in order; and `straight`, the way through all of it."""
+    """The costs of the variants of each pass of a kernel, in order; and `straight`, the way through all of it."""
     flow = Flow(code)
     touching = {h: b for h, b in flow.loops().items() if any(flow.costs[k].bytes for k in b)}
     found, last = [], None

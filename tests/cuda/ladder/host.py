@@ -77,7 +77,7 @@ class Host:
         return out
 
     def plain(self, source, extra=(), sanitized=False):
-        """What is not a kernel: ThreadSanitizer must not see into the emulator."""
+        """Compiles a source that is not a kernel: ThreadSanitizer must not see into the emulator."""
         out = self.folder / (str(source).replace("/", "_") + ".o")
         flags = SANITIZERS[self.kind] if sanitized and self.kind != "tsan" else []
         call(self.compiler + COMMON + ["-O1", "-DENG_EMULATED"] + DEFINES[self.kind] + flags + list(extra) +

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a kernel that memory bounds could be as fast as memory: bytes and instructions of an element, read from the
-machine code (flow.py). roofline_table.py says what an element needs, roofline.json has what was measured.
+"""Checks that a kernel that memory bounds could be as fast as memory: bytes and instructions of an element, read from
+the machine code (flow.py). roofline_table.py says what an element needs, roofline.json has what was measured.
 
 Of the variants of a pass, that counts which does all that the table says, in the widest accesses. A kernel without a
 loop that touches global memory is one pass, from its entry to its exit."""
@@ -75,7 +75,7 @@ def pick(variants, loads, stores, all_loads):
 
 
 def judge(rule, sizes, arch, row):
-    """What is wrong, and of each pass: loads, stores, instructions, MUFU of an element, bytes of an access."""
+    """The faults, and for each pass: loads, stores, instructions, MUFU of an element, bytes of an access."""
     had = [[row["straight"]]] if rule.straight or not row["passes"] else row["passes"]
     if len(had) != len(rule.passes):
         seen = "; ".join(f"{v.loads} B loaded, {v.stores} stored, {v.instructions} instructions" for v in map(max, had))

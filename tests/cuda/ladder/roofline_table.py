@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an element of each kernel needs of memory, and which kernels memory does not bound. See roofline.py."""
+"""Memory traffic that an element of each kernel needs, and the kernels that memory does not bound. See roofline.py."""
 from roofline import Pass, Rule
 
 B200 = ("sm_100",)  # whose memory is the fastest beside its instructions

@@ -34,7 +34,7 @@ REST, LAST = (loop(name, "LDG.E.U16 R4, [R2.64]", "LDG.E.U16 R8, [R6.64]", *[WOR
 NONE = loop("none", *["STG.E.128 [R10.64], RZ"] * 4)  # of what is left out: nothing is read
 ONE, TWO = loop("one", *MOVE, *[WORK] * 200), loop("two", "LDG.E.128 R4, [R2.64]", WORK)
 SKIPPED = ["@P2 BRA {fast}", MOVE[1], *[WORK] * 9, "fast:"]
-# What is planted -> the code, the rule, and a part of what must be said of it; "": nothing.
+# Name of a planted fault or its twin -> the code, the rule, and a part of the expected message; "": none.
 PLANTED = {
     "a wide loop": (code(ONE), RULE, ""),
     "a wide loop and the rest": (code(REST, ONE, LAST), RULE, ""),

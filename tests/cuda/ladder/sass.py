@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nvcc made of the kernels, read from the built plugins by cuobjdump and nvdisasm: registers, spills, shared
+"""Machine code of the kernels, read from the built plugins by cuobjdump and nvdisasm: registers, spills, shared
 memory, tensor-core and fused multiply-add instructions. tests/cuda/ladder/sass.json has what is expected."""
 import collections
 import json
@@ -70,7 +70,7 @@ def measured_for(cuobjdump, env, arch, plugin):
 
 
 def compare(want, got):
-    """What is wrong. More registers, local memory, or another number of fused operations than expected; a missing kernel."""
+    """The faults: a column or the number of instructions differs from the table; a kernel is missing or unlisted."""
     wrong = []
     for arch in sorted(set(want) | set(got)):
         have, had = got.get(arch, {}), want.get(arch, {})

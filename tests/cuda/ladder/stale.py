@@ -58,7 +58,7 @@ def now(rung):
 
 
 def old_rungs(result=None):
-    """Those whose recorded result is of other sources."""
+    """The rungs whose recorded result is of other sources."""
     had = (result or recorded())["sources"]
     return [r for r in RUNGS if had.get(r) != now(r)]
 
@@ -75,13 +75,13 @@ def recorded():
 
 
 def changed_kernels():
-    """Those that are not as they were when the whole ladder ran."""
+    """The kernels that changed since the whole ladder ran."""
     had = recorded()["kernels"]
     return {n for n, h in kernels().items() if had.get(n) != h}
 
 
 class Seen(dict):
-    """What earlier runs of a rung found, of the same sources, kept in a file."""
+    """Results of earlier runs of a rung on the same sources, kept in a file."""
 
     def __init__(self, path, rung):
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ladder climbs with: every folder of CUDA kernels, and how its kernels run on the host.
+"""The units of the ladder: every folder of CUDA kernels, and how its kernels run on the host.
 
 A new folder of kernels is taken in by a new Unit; a new .cu in a listed folder is taken in by itself. A .cu in no
 listed folder is an error."""
@@ -46,7 +46,7 @@ UNITS = (
          {"muon": "*muon*,*norms over more chunks*"}, device="cuda"),
 )
 EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
-# What the tests compare with, built by ninja.
+# Plugins that the tests compare with, built by ninja.
 COMPARED = ("plugins/cpu/reference.eng.so", "plugins/mamba/mamba.eng.so", "plugins/optim/muon.eng.so",
             "plugins/optim/adamw8bit.eng.so")
 
