@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
 using namespace eng;
