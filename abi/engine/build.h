@@ -129,6 +129,13 @@ typedef struct eng_build_api {
    * are not offered.
    *   Call: [plan & inside eng_model.trace or eng_transform.apply]  since 1.0 */
   eng_status (*offers)(eng_build *, const char *name, int32_t *out, eng_error *);
+  /* Hands the head to the loss of the run, which [loss] plugin chooses (engine/loss.h): hidden states (B, T, H) and the
+   * head's weight (V, H). It names the terms; *out becomes the output of the last block. Without a plugin, the loss is
+   * the cross-entropy over "labels", each times "loss_weights" if the data provide them, and with loss.z_loss > 0 that
+   * multiple of the z loss (eng_language_loss in engine/ops.h). At most once. A model that never calls it has a loss of
+   * its own, and [loss] is refused.
+   *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
+  eng_status (*loss)(eng_build *, eng_id hidden, eng_id weight, eng_id *out, eng_error *);
 } eng_build_api;
 
 /* A field of the micro-batch that a model reads if and only if there is one; otherwise 0, an absent input. An engine

@@ -424,6 +424,18 @@ static inline eng_id eng_language_loss(eng_build *b, eng_id x, eng_id w, eng_id 
   return out[0];
 }
 
+/* The loss that the run chooses, of hidden states (B, T, H) and the head's weight (V, H): eng_build_api.loss. Returns
+ * the output of the last block. An engine that has no such function computes the cross-entropy. */
+static inline eng_id eng_head_loss(eng_build *b, eng_id hidden, eng_id weight) {
+  eng_id out = 0, labels = 0;
+  if (ENG_HAS(b->api, loss)) {
+    b->api->loss(b, hidden, weight, &out, 0);
+    return out;
+  }
+  b->api->batch(b, "labels", &labels, 0);
+  return eng_language_loss(b, hidden, weight, labels, eng_offered(b, "loss_weights"), 0.0);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -86,6 +86,7 @@ class Rewriting final : public Tracing {
     return block_.params.back();
   }
   void term(Id, std::string, double) override { refuse("naming a term of the loss"); }
+  Id loss(Id, Id) override { refuse("asking for the loss"); }
 
  private:
   // Beyond those of all ops that the block had or has.
@@ -211,7 +212,7 @@ void rewrite(Model& model, const Transform& transform, const TraceFor& how) {
     Template to;
     // With the bytes of constants, so that equal ones are recognised.
     const size_t replaced =
-        Rewriting(transform, model, parameters, b, to, {how.dtype, true, how.offered}).rewrite(used);
+        Rewriting(transform, model, parameters, b, to, {how.dtype, true, how.offered, how.loss}).rewrite(used);
     if (!replaced) continue;
     done.calls += replaced, ++done.blocks;
     uint32_t& tmpl = model.blocks[b].tmpl;

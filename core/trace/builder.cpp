@@ -150,6 +150,13 @@ eng_status add_term(eng_build* b, eng_id value, const char* name, double weight,
   return guarded(b, sink, [&](Builder& builder) { builder.term(value, name ? name : "", weight); });
 }
 
+eng_status get_loss(eng_build* b, eng_id hidden, eng_id weight, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.loss(hidden, weight);
+  });
+}
+
 const eng_build_api api = {sizeof(eng_build_api),
                            ENG_ABI_MINOR,
                            get_status,
@@ -164,7 +171,8 @@ const eng_build_api api = {sizeof(eng_build_api),
                            add_part,
                            get_slice,
                            add_term,
-                           get_offers};
+                           get_offers,
+                           get_loss};
 
 }  // namespace
 

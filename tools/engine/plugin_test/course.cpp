@@ -45,9 +45,11 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
     const int32_t dtype = course_.dtype ? course_.dtype : precisions_.back().dtype(ENG_ROLE_ACT);
     std::vector<Transform> transforms;
     for (const auto& one : course_.transforms) transforms.push_back(make_transform(one.name, one.table, one.options));
+    Loss loss;
+    if (const auto& one = course_.loss) loss = make_loss(one->name, one->table, one->options);
     models_.push_back(trace_model(course_.model.name, course_.model.table, course_.model.options, course_.rows,
                                   course_.length, dtype, {}, true, course_.packed ? documents_offered : Offered{},
-                                  transforms));
+                                  transforms, loss));
     PlanRequest request{models_.back(), precisions_.back(), nullptr, machine.name(), {}};
     request.ranks = Ranks(world);
     if (course_.ranks > 1) {
