@@ -17,7 +17,7 @@
 #ifndef ENGINE_LOSS_H_
 #define ENGINE_LOSS_H_
 
-#include "build.h"
+#include "ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +45,13 @@ typedef struct eng_loss {
    *   Call: [plan & created]  since 1.0 */
   eng_status (*trace)(void *self, eng_build *, eng_id hidden, eng_id weight, eng_id *out, eng_error *);
 } eng_loss;
+
+/* Log-probabilities (B, T) of labels (B, T), from hidden states (B, T, H) and the head's weight (V, H). */
+static inline eng_id eng_label_logprob(eng_build *b, eng_id x, eng_id w, eng_id labels) {
+  eng_id in[3];
+  in[0] = x, in[1] = w, in[2] = labels;
+  return eng_emit1(b, ENG_OP_LABEL_LOGPROB, in, 3, 0, 0);
+}
 
 #ifdef __cplusplus
 }
