@@ -36,7 +36,7 @@ void derive(Model& model, bool freezing) {
     if (it->second == next) ++next;
     Template& t = model.templates[block.tmpl] = traced.at(tmpl);
     try {
-      derive_backward(t, first, k + 1 == model.blocks.size(), frozen);
+      derive_backward(t, first, k + 1 == model.blocks.size(), frozen, model.sequences);
     } catch (const Error& e) {
       throw Error(e.exit(), fmt::format("model {}, block {}: {}", model.plugin, block.name, e.what()), e.help());
     }

@@ -146,6 +146,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
   model.plugin = name;
   model.micro_batch = micro_batch;
   model.sequence_length = sequence_length;
+  model.sequences = loss.sequences ? loss.sequences : micro_batch;
   Instance plugin{table};
   model.info = plugin.create(name, section);
   Sink sink;

@@ -38,6 +38,7 @@ struct Loss {
   double z_loss = 0;      // of the cross-entropy
   eng_loss table{};
   std::shared_ptr<void> self = {};
+  int64_t sequences = 0;  // of the batch of a step, of all micro-batches and ranks; 0: those of a micro-batch
 };
 
 // The effect of a transform.
@@ -55,6 +56,7 @@ struct Model {
   std::vector<Block> blocks;
   std::map<uint32_t, Template> templates;
   int64_t micro_batch = 0, sequence_length = 0;          // B, T
+  int64_t sequences = 1;                                 // of the batch of a step
   std::vector<Field> fields = {{"tokens"}, {"labels"}};  // that some block reads, and always these two
   std::vector<Transformed> transformed = {};             // in the order of the transforms
 

@@ -73,7 +73,7 @@ Id Tracing::constant(const eng_desc& desc, const void* data) {
   return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
 }
 
-void Tracing::term(Id value, std::string name, double weight) {
+void Tracing::term(Id value, std::string name, double weight, uint32_t per) {
   constexpr size_t most = 64, longest = 40;
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::environment, fmt::format("term `{}` of the loss: {}", printable(name, longest), why));
@@ -85,10 +85,11 @@ void Tracing::term(Id value, std::string name, double weight) {
   const eng_desc is = shape(value), must = make_desc(wide(how_.dtype), {1});
   if (!same(is, must)) refuse(fmt::format("its value is {}, it must be {}", describe(is), describe(must)));
   if (!std::isfinite(weight)) refuse("its weight is not a finite number");
+  if (per > ENG_PER_PAIR) refuse(fmt::format("its divisor is {}, which is none of ENG_PER_LABEL and others", per));
   for (const Term& other : block_.terms)
     if (other.name == name) refuse("another term has this name");
   if (block_.terms.size() == most) refuse(fmt::format("there are {} terms already, the limit", most));
-  block_.terms.push_back({std::move(name), weight, value});
+  block_.terms.push_back({std::move(name), weight, value, 0, false, per});
 }
 
 Id Tracing::loss(Id hidden, Id weight) {

@@ -44,7 +44,7 @@ class Tracing : public Builder {
   Id batch(const std::string& name) override;
   bool offers(const std::string& name) override;
   Id constant(const eng_desc& desc, const void* data) override;
-  void term(Id value, std::string name, double weight) override;
+  void term(Id value, std::string name, double weight, uint32_t per) override;
   Id loss(Id hidden, Id weight) override;
   bool asked_loss() const { return asked_loss_; }
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;

@@ -121,6 +121,16 @@ static void note_length(const Section& model, int64_t length, int64_t limit, std
                               model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
 }
 
+// A job adds up losses of windows and divides them by labels.
+static void need_labels(const Model& model) {
+  for (const Term& term : model.templates.at(model.blocks.back().tmpl).terms)
+    if (term.weight != 0 && term.per)
+      throw Error(Exit::usage,
+                  fmt::format("term `{}` of the loss is divided by {}; a job needs losses per label", term.name,
+                              term.per == ENG_PER_PAIR ? "pairs" : "sequences"),
+                  "choose another [loss]");
+}
+
 namespace {
 enum class Use : uint8_t { run, plan, sketch };
 }
@@ -198,7 +208,8 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
   if (training && !job) s.observers = make_observers(config, registry);  // these as well
   const std::vector<Transform> transforms = make_transforms(config, registry, s.kernels ? "" : s.target.device);
-  const Loss loss = make_loss(config, registry, s.kernels ? "" : s.target.device, generate == 0);
+  Loss loss = make_loss(config, registry, s.kernels ? "" : s.target.device, generate == 0);
+  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * world.size;
   load_ops(registry);
   Offered offered = offered_fields(config, registry, generate > 0);
   add_fields(offered, readable.fields);
@@ -207,6 +218,7 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
                   training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered, transforms,
                   loss);
   check_blocks(s.model, model);
+  if (job) need_labels(s.model);
   if (readable.traced) readable.traced(s.model);
   need_fields(readable.fields, s.model);
   if (!generate) compare_fields(offered, s.model, config, s.notes);

@@ -2,6 +2,7 @@
 // A model that leaves its loss to the run: the cross-entropy, a z loss, a loss of a plugin, and their faults.
 #include <catch2/catch.hpp>
 
+#include "engine/loss.h"
 #include "gradient_check.hpp"
 
 using namespace sketch;
@@ -92,6 +93,24 @@ TEST_CASE("a loss of a plugin has the gradient of its differences") {
   const Trained own(two_terms);
   Checked same(own, B, T, V, 2);
   CHECK(checked.gradients() == same.gradients());
+}
+
+TEST_CASE("log-probabilities of labels have the gradient of their differences") {
+  Trained given;
+  given.loss = loss_of([](eng_build* b, eng_id hidden, eng_id weight) {
+    const eng_id y = eng_label_logprob(b, hidden, weight, batch(b, "labels"));
+    const int64_t row[] = {1, B * T}, column[] = {B * T, 1}, one[] = {1};
+    const eng_id in[2] = {eng_reshape(b, y, 0, row, 2), eng_reshape(b, y, 0, column, 2)};
+    const eng_id squares = eng_reshape(b, eng_emit1(b, ENG_OP_MATMUL, in, 2, nullptr, 0), 0, one, 1);
+    b->api->term(b, squares, "squares", 0.5, nullptr);
+    return squares;
+  });
+  for (const uint32_t accumulate : {1, 2}) {
+    Checked checked(given, B, T, V, accumulate);
+    const Values theirs = checked.differences();
+    CHECK(distance(checked.gradients(), theirs, nullptr, 1e-9) < 1e-6);
+    for (const char* name : {"table", "w", "head"}) CHECK(std::abs(theirs.at(name)[1]) > 1e-6);
+  }
 }
 
 TEST_CASE("the faults of losses are told by name") {

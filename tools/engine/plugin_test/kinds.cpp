@@ -305,6 +305,7 @@ std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::f
         course.optimizer = usual_optimizer(provider);
       } else if (other.kind == ENG_LOSS_KIND) {
         course.loss = provider.chosen<eng_loss>();
+        course.rows += course.rows % 2;
         course.optimizer = usual_optimizer(provider);
       } else {
         continue;
