@@ -96,21 +96,21 @@ Id Tracing::loss(Id hidden, Id weight) {
   if (!last_) throw Error(Exit::environment, "only the last block has a loss");
   if (std::exchange(asked_loss_, true)) throw Error(Exit::environment, "the loss is asked for twice");
   const Loss& loss = how_.loss;
-  const std::string where = loss.name.empty() ? "the loss" : "loss " + loss.name;
-  Id out = 0;
-  Sink sink;
-  eng_status result = ENG_OK;
   if (loss.name.empty()) {
     const Id labels = batch("labels");
-    out = eng_language_loss(this, hidden, weight, labels, eng_offered(this, "loss_weights"), loss.z_loss);
-  } else {
-    const eng_desc h = shape(hidden), w = shape(weight);
-    if (h.ndim != 3 || w.ndim != 2 || h.dims[2] != w.dims[1])
-      throw Error(Exit::environment, fmt::format("the loss needs hidden states (B, T, H) and a weight (V, H), not {} "
-                                                 "and {}",
-                                                 describe(h), describe(w)));
-    result = loss.table.trace(loss.self.get(), this, hidden, weight, &out, sink.get());
+    const Id out = eng_language_loss(this, hidden, weight, labels, eng_offered(this, "loss_weights"), loss.z_loss);
+    if (status != ENG_OK) throw Error(exit, error, help);
+    return out;
   }
+  const eng_desc h = shape(hidden), w = shape(weight);
+  if (h.ndim != 3 || w.ndim != 2 || h.dims[2] != w.dims[1])
+    throw Error(Exit::environment,
+                fmt::format("the loss needs hidden states (B, T, H) and a weight (V, H), not {} and {}", describe(h),
+                            describe(w)));
+  const std::string where = "loss " + loss.name;
+  Id out = 0;
+  Sink sink;
+  const eng_status result = loss.table.trace(loss.self.get(), this, hidden, weight, &out, sink.get());
   check(where);
   sink.check(result, Exit::usage, where);
   if (!out || out > block_.graph.size())
