@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.cross_entropy/1, whose gradient computes the loss too, and the gradient of other terms of the loss.
+// eng.cross_entropy/1, whose gradient computes the loss too; eng.label_logprob/1; the gradient of other terms of the
+// loss.
 #include <cstdio>
 
 #include "op.hpp"
@@ -20,10 +21,15 @@ std::string wrong_loss_weights(const Call& c, uint32_t k) {
   return c.has(k) && !same(c.in(k), like) ? "loss weights must be (B, T) f32" : "";
 }
 
-std::string wrong_cross_entropy(const Call& c) {
+std::string wrong_head(const Call& c) {
   const eng_desc &x = c.in(0), &w = c.in(1), &labels = c.in(2);
   if (x.ndim != 3 || w.ndim != 2 || last(x) != w.dims[1]) return "x (B, T, H) needs w (V, H)";
   if (!same(labels, make_desc(ENG_I32, {x.dims[0], x.dims[1]}))) return "labels must be (B, T) i32";
+  return "";
+}
+
+std::string wrong_cross_entropy(const Call& c) {
+  if (std::string wrong = wrong_head(c); !wrong.empty()) return wrong;
   return c.f("z_loss") >= 0 ? "" : "z_loss must be at least 0";
 }
 
@@ -79,6 +85,34 @@ void cross_entropy_next(Stepping& s) {
   s.give(0, logits);
 }
 
+eng_desc logprobs(const Call& c) {
+  eng_desc out = c.in(2);
+  out.dtype = wide(c.in(0).dtype);
+  return out;
+}
+
+std::string label_logprob(const Call& c, Descs& out) {
+  out.push_back(logprobs(c));
+  return wrong_head(c);
+}
+
+void label_logprob_backward(Gradient& g) {
+  const bool dw = g.wants(1);
+  Attrs attrs;
+  if (!dw) attrs.push_back({"no_dw", 1, 0});
+  const Ids d =
+      g.emit(1 + dw, ENG_OP_LABEL_LOGPROB_GRAD, {g.in(0), g.in(1), g.in(2), g.d_out(0), dw ? g.take(1) : 0}, attrs);
+  if (g.wants(0)) g.give(0, d[0]);
+  if (dw) g.give(1, d[1]);
+}
+
+std::string label_logprob_grad(const Call& c, Descs& out) {
+  if (std::string wrong = wrong_head(c); !wrong.empty()) return wrong;
+  out = {c.in(0)};
+  if (!c.i("no_dw")) out.push_back(c.in(1));
+  return same(c.in(3), logprobs(c)) ? "" : "dy must be (B, T) f32";
+}
+
 std::string loss_seed(const Call& c, Descs& out) {
   const int64_t dtype = c.i("dtype");
   if (dtype != ENG_F32 && dtype != ENG_F64) return "its dtype must be f32 or f64";
@@ -87,6 +121,7 @@ std::string loss_seed(const Call& c, Descs& out) {
 }
 
 const eng_in_place cross_entropy_grad_places[] = {must_take(2, 4)};
+const eng_in_place label_logprob_grad_places[] = {must_take(1, 4)};
 const eng_index cross_entropy_labels[] = {{.ids = 2, .table = 1, .flags = ENG_INDEX_TOKENS | ENG_INDEX_LABELS}};
 
 }  // namespace
@@ -113,6 +148,24 @@ Family loss_ops() {
        .in_place = cross_entropy_grad_places,
        .n_in_place = 1,
        .sums = 1U << 2},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_LABEL_LOGPROB,
+       .min_in = 3,
+       .max_in = 3,
+       .infer = infer<label_logprob>,
+       .flops = flops<cross_entropy_work>,
+       .grad = grad<label_logprob_backward>,
+       .indexes = cross_entropy_labels,
+       .n_indexes = 1},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_LABEL_LOGPROB_GRAD,
+       .min_in = 4,
+       .max_in = 5,
+       .infer = infer<label_logprob_grad>,
+       .flops = flops<cross_entropy_grad_work>,
+       .in_place = label_logprob_grad_places,
+       .n_in_place = 1,
+       .sums = 1U << 1},
       {.struct_size = sizeof(eng_op), .id = ENG_OP_LOSS_SEED, .min_in = 1, .max_in = 1, .infer = infer<loss_seed>},
   };
   return all;

@@ -120,7 +120,8 @@ std::string other_note(const Resumption&, const Config&, Untold& untold) {
 OnChange rule_of(const std::string& section, const std::string& key, const Config& now, const SchemaSource& plugins) {
   static const std::map<std::string, OnChange> by_section = {
       {"model", OnChange::refuse},   {"data", OnChange::refuse},   {"train", OnChange::note},
-      {"optimizer", OnChange::note}, {"schedule", OnChange::note}, {"precision", OnChange::note}};
+      {"optimizer", OnChange::note}, {"schedule", OnChange::note}, {"precision", OnChange::note},
+      {"loss", OnChange::note}};
   const auto usual = by_section.find(section);
   for (const SectionSchema& schema : section_schemas()) {
     if (schema.name != section) continue;
@@ -145,7 +146,10 @@ OnChange rule_of(const std::string& section, const std::string& key, const Confi
 
 }  // namespace
 
-std::vector<Change> changes(const Document& before, const Config& now, const SchemaSource& plugins) {
+std::vector<Change> changes(const Document& written, const Config& now, const SchemaSource& plugins) {
+  Document before = written;
+  Problems none;
+  move_old_keys(before, now.section("model").string("plugin"), plugins, none);
   std::vector<Change> out;
   for (const Section& section : now.sections()) {
     std::map<std::string, Change> found;

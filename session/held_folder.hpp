@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "core/registry/threads.hpp"
+#include "session/file.hpp"
 #include "session/foreign.hpp"
 #include "session/huggingface/recognise.hpp"
 #include "session/plugins/search.hpp"

@@ -7,7 +7,7 @@
 #include <streambuf>
 #include <string>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/held_folder.hpp"
 #include "session/json.hpp"
 #include "session/train/trainer.hpp"

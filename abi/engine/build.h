@@ -47,6 +47,11 @@ typedef struct eng_param {
   uint32_t ndim;
 } eng_param;
 
+/* The divisor of a term of the loss, in the batch of a step: of all its micro-batches and ranks. */
+#define ENG_PER_LABEL 0u    /* labels that count: those that are not -100 */
+#define ENG_PER_SEQUENCE 1u /* sequences, also one without a label that counts */
+#define ENG_PER_PAIR 2u     /* pairs of sequences: half as many */
+
 struct eng_build_api;
 
 /* The builder's public head.  Owner: host.  Valid: until the call that received it returns. */
@@ -129,6 +134,18 @@ typedef struct eng_build_api {
    * are not offered.
    *   Call: [plan & inside eng_model.trace or eng_transform.apply]  since 1.0 */
   eng_status (*offers)(eng_build *, const char *name, int32_t *out, eng_error *);
+  /* Hands the head to the loss of the run, which [loss] plugin chooses (engine/loss.h): hidden states (B, T, H) and the
+   * head's weight (V, H). It names the terms; *out becomes the output of the last block. Without a plugin, the loss is
+   * the cross-entropy over "labels", each times "loss_weights" if the data provide them, and with loss.z_loss > 0 that
+   * multiple of the z loss (eng_language_loss in engine/ops.h). At most once. A model that never calls it has a loss of
+   * its own, and [loss] is refused.
+   *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
+  eng_status (*loss)(eng_build *, eng_id hidden, eng_id weight, eng_id *out, eng_error *);
+  /* As `term`, with another divisor than the labels that count: ENG_PER_*. Its value is a sum over what the divisor
+   * counts, and it is reported as the mean over that. The output of an op with a fused gradient, such as
+   * eng.cross_entropy/1, is divided by labels.
+   *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
+  eng_status (*term_per)(eng_build *, eng_id value, const char *name, double weight, uint32_t per, eng_error *);
 } eng_build_api;
 
 /* A field of the micro-batch that a model reads if and only if there is one; otherwise 0, an absent input. An engine

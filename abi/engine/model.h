@@ -5,8 +5,9 @@
  * A model lists its parameters and blocks once, then traces each distinct block. It knows nothing of dtypes, devices,
  * ranks, sharding or recomputation. Its object exists only while a plan is made: create, describe, then perhaps declare
  * and trace, and destroy. None of its functions runs during a step. The first block has no inputs; it asks the builder
- * for the batch. The last block has one output: the sum of token losses, from eng_cross_entropy. A loss of several terms,
- * or of another op, is named by eng_build_api.term.
+ * for the batch. The last block has one output, the loss: that of eng_head_loss, which the configuration chooses, or one
+ * of the model's own, the sum of token losses of eng_cross_entropy. If it has several terms, or is of another op, it is
+ * named by eng_build_api.term.
  *
  * State, besides those of engine/base.h
  *   declared  declare returned ENG_OK for the object, which is created

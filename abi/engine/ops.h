@@ -117,6 +117,10 @@ extern "C" {
  * in: x (B, T, H), w (V, H), labels (B, T) i32, [loss_weights (B, T) f32]; out: loss (1) f32, with z_loss z (1) f32.
  * attr: z_loss f (0: no such output). Chowdhery et al. 2022, section 5 (z loss). */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
+/* Log-probabilities of labels: log softmax(x w^T)[label], 0 for the label -100; chunked like eng.cross_entropy/1, and so
+ * is the gradient, which computes the logits again. Any op may read them. It has no rule for a running sequence.
+ * in: x (B, T, H), w (V, H), labels (B, T) i32; out: logprobs (B, T) f32. */
+#define ENG_OP_LABEL_LOGPROB "eng.label_logprob/1"
 
 #define ENG_ACT_SILU 1
 #define ENG_ACT_GELU 2      /* exact, erf */
@@ -169,6 +173,10 @@ extern "C" {
  * attrs: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc), weight f (absent: 1), z_loss f (absent
  * or 0: no output z). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
+/* dlogits = dy * (onehot(label) - softmax), 0 for the label -100.
+ * in: x, w, labels, dy (B, T) f32, [dw_acc]; out: dx (B, T, H), dw (V, H), in place of dw_acc.
+ * attr: no_dw i (1: there is no output dw, and no dw_acc). */
+#define ENG_OP_LABEL_LOGPROB_GRAD "eng.label_logprob_grad/1"
 
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only ---------------------- */
 
@@ -422,6 +430,18 @@ static inline eng_id eng_language_loss(eng_build *b, eng_id x, eng_id w, eng_id 
     b->api->term(b, out[1], "z_loss", z_loss, 0);
   }
   return out[0];
+}
+
+/* The loss that the run chooses, of hidden states (B, T, H) and the head's weight (V, H): eng_build_api.loss. Returns
+ * the output of the last block. An engine that has no such function computes the cross-entropy. */
+static inline eng_id eng_head_loss(eng_build *b, eng_id hidden, eng_id weight) {
+  eng_id out = 0, labels = 0;
+  if (ENG_HAS(b->api, loss)) {
+    b->api->loss(b, hidden, weight, &out, 0);
+    return out;
+  }
+  b->api->batch(b, "labels", &labels, 0);
+  return eng_language_loss(b, hidden, weight, labels, eng_offered(b, "loss_weights"), 0.0);
 }
 
 #ifdef __cplusplus

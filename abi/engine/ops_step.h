@@ -27,8 +27,9 @@
 #define ENG_C_COUNT 8
 
 /* The gradient of a term of the loss (engine/build.h): out = scalars[INV_TOKENS] * scalars[LOSS_SCALE] * weight, each
- * product rounded to the type of out, weight as well.  in: scalars; out: (1). attrs: weight f, dtype i (ENG_F32, or
- * ENG_F64 where the scalars are f64 or compute is). EXACT. */
+ * product rounded to the type of out, weight as well. With labels = 0 it is scalars[LOSS_SCALE] * weight: of a term that
+ * is not divided by labels.  in: scalars; out: (1). attrs: weight f, dtype i (ENG_F32, or ENG_F64 where the scalars are
+ * f64 or compute is), labels i (absent: 1). EXACT. */
 #define ENG_OP_LOSS_SEED "eng.loss_seed/1"
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1, MAY_SKIP = 0.
  * in: inputs (8) f32, counters; out: scalars, counters. */

@@ -47,22 +47,33 @@ void shrink_saved(Template& block) {
 const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;
 
 // Gives the terms of the loss their weights, and seeds their gradients unless the op that makes a term has a fused one.
-void seed_loss(Gradient::State& state) {
+void seed_loss(Gradient::State& state, int64_t sequences) {
   Template& block = state.block;
   if (block.terms.empty()) state.weights[block.outputs.at(0)] = 1;
-  for (const Term& term : block.terms)
-    if (term.weight != 0) state.weights[term.value] += term.weight;
+  std::map<Id, uint32_t> per;  // of the values with a weight
   const auto fused = [&](Id value) {
     for (size_t n = 0; n < block.forward; ++n)
       if (const Node& node = block.graph.nodes[n]; std::count(node.out.begin(), node.out.end(), value))
         return node.op->fused_grad;
     return false;
   };
+  for (const Term& term : block.terms) {
+    if (term.weight == 0) continue;
+    state.weights[term.value] += term.weight;
+    if (per.try_emplace(term.value, term.per).first->second != term.per || (term.per && fused(term.value)))
+      throw Error(Exit::environment,
+                  fmt::format("term `{}` of the loss: {}", term.name,
+                              fused(term.value) ? "an op with a fused gradient is divided by the labels that count"
+                                                : "another term of the same value has another divisor"));
+  }
   if (block.terms.empty()) return;
-  for (const auto& [value, weight] : state.weights)
-    if (state.wants[value] && !fused(value))
-      state.of[value] = state.emit(op(ENG_OP_LOSS_SEED), {state.scalars},
-                                   {{{"weight", 0, weight}, {"dtype", block.graph.value(value).desc.dtype, 0}}})[0];
+  for (const auto& [value, weight] : state.weights) {
+    if (!state.wants[value] || fused(value)) continue;
+    const uint32_t k = per.at(value);
+    Attrs attrs{{{"weight", 0, weight}, {"dtype", block.graph.value(value).desc.dtype, 0}}};
+    if (k) attrs.list[0].f = weight * k / static_cast<double>(sequences), attrs.list.push_back({"labels", 0, 0});
+    state.of[value] = state.emit(op(ENG_OP_LOSS_SEED), {state.scalars}, std::move(attrs))[0];
+  }
 }
 
 // Outputs that the backward makes instead of the forward exist only there: no other node may read them.
@@ -77,7 +88,7 @@ void check_skipped(const Template& block) {
 
 }  // namespace
 
-void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen) {
+void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen, int64_t sequences) {
   Graph& graph = block.graph;
   Gradient::State state{block, graph.add({SymbolKind::scalars, make_desc(ENG_F32, {ENG_S_COUNT}), 0})};
   block.forward = graph.nodes.size();
@@ -109,7 +120,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
       state.of[block.outputs[k]] = before ? state.emit(op(ENG_OP_ADD), {before, seed}, {})[0] : seed;
     }
 
-  if (last) seed_loss(state);
+  if (last) seed_loss(state, sequences);
   bool found_loss = std::any_of(block.terms.begin(), block.terms.end(),
                                 [&](const Term& t) { return t.weight != 0 && state.wants[t.value]; });
   for (size_t n = block.forward; n-- > 0;) {

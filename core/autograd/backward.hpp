@@ -7,8 +7,9 @@
 namespace eng {
 
 // Appends the backward nodes of a template. `first`: no gradient of the block's inputs is needed. `last`: its terms, or
-// its output, are the loss. `frozen`: per parameter, whether it needs no gradient; empty: all need one. Throws Error if
-// an op has no gradient, or if there is no loss.
-void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen = {});
+// its output, are the loss. `frozen`: per parameter, whether it needs no gradient; empty: all need one.
+// `sequences`: of the batch of a step. Throws Error if an op has no gradient, or if there is no loss.
+void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen = {},
+                     int64_t sequences = 1);
 
 }  // namespace eng

@@ -36,7 +36,7 @@ void derive(Model& model, bool freezing) {
     if (it->second == next) ++next;
     Template& t = model.templates[block.tmpl] = traced.at(tmpl);
     try {
-      derive_backward(t, first, k + 1 == model.blocks.size(), frozen);
+      derive_backward(t, first, k + 1 == model.blocks.size(), frozen, model.sequences);
     } catch (const Error& e) {
       throw Error(e.exit(), fmt::format("model {}, block {}: {}", model.plugin, block.name, e.what()), e.help());
     }
@@ -47,9 +47,9 @@ void derive(Model& model, bool freezing) {
 
 Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                   int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze, bool runs,
-                  const Offered& offered, const std::vector<Transform>& transforms) {
-  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered);
-  for (const Transform& transform : transforms) rewrite(model, transform, {dtype, runs, offered});
+                  const Offered& offered, const std::vector<Transform>& transforms, const Loss& loss) {
+  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered, loss);
+  for (const Transform& transform : transforms) rewrite(model, transform, {dtype, runs, offered, loss});
   eng::freeze(model, freeze);
   derive(model, freezes(model));
   const Template& head = model.templates.at(model.blocks.back().tmpl);

@@ -13,6 +13,7 @@
 #include "engine/data.h"
 #include "engine/device.h"
 #include "engine/job.h"
+#include "engine/loss.h"
 #include "engine/observer.h"
 #include "engine/plugin.h"
 #include "engine/policy.h"

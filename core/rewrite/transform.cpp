@@ -72,7 +72,7 @@ class Rewriting final : public Tracing {
       const Id value = mapped({t.value})[0];
       const auto makes = [&](const Node& node) { return node.op->fused_grad && node.out[0] == value; };
       const auto& nodes = block_.graph.nodes;
-      block_.terms.push_back({t.name, t.weight, value, 0, std::any_of(nodes.begin(), nodes.end(), makes)});
+      block_.terms.push_back({t.name, t.weight, value, 0, std::any_of(nodes.begin(), nodes.end(), makes), t.per});
     }
     return replaced;
   }
@@ -85,7 +85,8 @@ class Rewriting final : public Tracing {
     block_.params.push_back(block_.graph.add({SymbolKind::param, desc, static_cast<uint32_t>(list.size() - 1)}));
     return block_.params.back();
   }
-  void term(Id, std::string, double) override { refuse("naming a term of the loss"); }
+  void term(Id, std::string, double, uint32_t) override { refuse("naming a term of the loss"); }
+  Id loss(Id, Id) override { refuse("asking for the loss"); }
 
  private:
   // Beyond those of all ops that the block had or has.
@@ -211,7 +212,7 @@ void rewrite(Model& model, const Transform& transform, const TraceFor& how) {
     Template to;
     // With the bytes of constants, so that equal ones are recognised.
     const size_t replaced =
-        Rewriting(transform, model, parameters, b, to, {how.dtype, true, how.offered}).rewrite(used);
+        Rewriting(transform, model, parameters, b, to, {how.dtype, true, how.offered, how.loss}).rewrite(used);
     if (!replaced) continue;
     done.calls += replaced, ++done.blocks;
     uint32_t& tmpl = model.blocks[b].tmpl;

@@ -147,7 +147,18 @@ eng_status get_slice(eng_build* b, eng_id value, uint64_t first, uint64_t count,
 }
 
 eng_status add_term(eng_build* b, eng_id value, const char* name, double weight, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { builder.term(value, name ? name : "", weight); });
+  return guarded(b, sink, [&](Builder& builder) { builder.term(value, name ? name : "", weight, ENG_PER_LABEL); });
+}
+
+eng_status add_term_per(eng_build* b, eng_id value, const char* name, double weight, uint32_t per, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { builder.term(value, name ? name : "", weight, per); });
+}
+
+eng_status get_loss(eng_build* b, eng_id hidden, eng_id weight, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.loss(hidden, weight);
+  });
 }
 
 const eng_build_api api = {sizeof(eng_build_api),
@@ -164,7 +175,9 @@ const eng_build_api api = {sizeof(eng_build_api),
                            add_part,
                            get_slice,
                            add_term,
-                           get_offers};
+                           get_offers,
+                           get_loss,
+                           add_term_per};
 
 }  // namespace
 

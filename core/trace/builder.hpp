@@ -65,7 +65,10 @@ class Builder : public eng_build {
   virtual Id group(std::vector<uint32_t> /*ranks*/) { refuse("making a group"); }
   virtual Id part(const eng_part&) { refuse("making a part"); }
   virtual Id slice(Id, uint64_t /*first*/, uint64_t /*count*/) { refuse("taking a slice"); }
-  virtual void term(Id /*value*/, std::string /*name*/, double /*weight*/) { refuse("naming a term of the loss"); }
+  virtual void term(Id /*value*/, std::string /*name*/, double /*weight*/, uint32_t /*per*/) {
+    refuse("naming a term of the loss");
+  }
+  virtual Id loss(Id /*hidden*/, Id /*weight*/) { refuse("asking for the loss"); }
   // out[k] is the value to write into, or 0 for a new one. Returns the ids of all outputs.
   virtual std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) = 0;
 

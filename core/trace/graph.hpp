@@ -64,6 +64,7 @@ struct Term {
   Id value = 0;
   Id trained = 0;              // the value that holds it in training, set by derive_backward
   bool cross_entropy = false;  // the value is that of eng.cross_entropy/1
+  uint32_t per = 0;            // its divisor: ENG_PER_*
 };
 
 // One distinct block, traced once. `graph` holds the forward nodes; autograd appends the backward ones.

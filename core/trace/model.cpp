@@ -82,6 +82,9 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   std::string where = fmt::format("model {}, block {}", model.plugin, block.name);
   tracing.check(where);
   sink.check(status, Exit::usage, where);
+  if (last && !tracing.asked_loss() && (!how.loss.name.empty() || how.loss.z_loss != 0))
+    throw Error(Exit::usage, fmt::format("model {} has a loss of its own, which [loss] cannot change", model.plugin),
+                "remove [loss]");
   if (n_out < 1) throw Error(Exit::environment, where + ": trace gave no output");
   if (n_out > 8) throw Error(Exit::environment, fmt::format("{}: trace gave {} outputs, the limit is 8", where, n_out));
   for (uint32_t k = 0; k < n_out; ++k) {
@@ -138,11 +141,12 @@ eng_model_info describe_model(const std::string& name, const eng_model& table, c
 }
 
 Model trace_forward(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
-                    int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered) {
+                    int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered, const Loss& loss) {
   Model model;
   model.plugin = name;
   model.micro_batch = micro_batch;
   model.sequence_length = sequence_length;
+  model.sequences = loss.sequences ? loss.sequences : micro_batch;
   Instance plugin{table};
   model.info = plugin.create(name, section);
   Sink sink;
@@ -158,7 +162,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
     bool first = k == 0, last = k + 1 == model.blocks.size();
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
-      trace_template(model, plugin, block, inputs, {dtype, runs, offered}, last);
+      trace_template(model, plugin, block, inputs, {dtype, runs, offered, loss}, last);
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
@@ -177,6 +181,10 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
   }
   check_tables(model);
   return model;
+}
+
+Loss make_loss(const std::string& name, const eng_loss& table, const Section& options) {
+  return {name, 0, table, make_object(table, options, "[loss] " + name)};
 }
 
 void drop_unused_templates(Model& model) {

@@ -4,6 +4,7 @@
 
 #include "core/config/section.hpp"
 #include "core/trace/builder.hpp"
+#include "engine/loss.h"
 #include "engine/model.h"
 
 namespace eng {
@@ -31,6 +32,15 @@ struct Offered {
   std::vector<Field> fields;
 };
 
+// The loss of a run ([loss]).
+struct Loss {
+  std::string name = {};  // of its plugin; "": the cross-entropy
+  double z_loss = 0;      // of the cross-entropy
+  eng_loss table{};
+  std::shared_ptr<void> self = {};
+  int64_t sequences = 0;  // of the batch of a step, of all micro-batches and ranks; 0: those of a micro-batch
+};
+
 // The effect of a transform.
 struct Transformed {
   std::string name;
@@ -46,6 +56,7 @@ struct Model {
   std::vector<Block> blocks;
   std::map<uint32_t, Template> templates;
   int64_t micro_batch = 0, sequence_length = 0;          // B, T
+  int64_t sequences = 1;                                 // of the batch of a step
   std::vector<Field> fields = {{"tokens"}, {"labels"}};  // that some block reads, and always these two
   std::vector<Transformed> transformed = {};             // in the order of the transforms
 
@@ -56,9 +67,14 @@ struct Model {
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
 // Traces the forward of a model with micro-batches of (B, T). `dtype`: of activations, and of weights as compute reads
 // them. `runs`: the plan will be executed, so the bytes of constants are kept. `offered`: the fields of the batch.
-// Throws Error naming the plugin, the block and the op that refused.
+// `loss`: what a model that leaves its loss to the run gets. Throws Error naming the plugin, the block and the op that
+// refused.
 Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
-                    int64_t sequence_length, int32_t dtype, bool runs = true, const Offered& offered = {});
+                    int64_t sequence_length, int32_t dtype, bool runs = true, const Offered& offered = {},
+                    const Loss& loss = {});
+
+// Throws Error(Exit::usage) with what the plugin refuses.
+Loss make_loss(const std::string& name, const eng_loss& table, const Section& options);
 
 // Removes the templates that no block has.
 void drop_unused_templates(Model& model);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/text.hpp"
 #include "core/trace/composite.hpp"
+#include "engine/ops.h"
 
 namespace eng {
 
@@ -71,7 +73,7 @@ Id Tracing::constant(const eng_desc& desc, const void* data) {
   return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
 }
 
-void Tracing::term(Id value, std::string name, double weight) {
+void Tracing::term(Id value, std::string name, double weight, uint32_t per) {
   constexpr size_t most = 64, longest = 40;
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::environment, fmt::format("term `{}` of the loss: {}", printable(name, longest), why));
@@ -83,10 +85,37 @@ void Tracing::term(Id value, std::string name, double weight) {
   const eng_desc is = shape(value), must = make_desc(wide(how_.dtype), {1});
   if (!same(is, must)) refuse(fmt::format("its value is {}, it must be {}", describe(is), describe(must)));
   if (!std::isfinite(weight)) refuse("its weight is not a finite number");
+  if (per > ENG_PER_PAIR) refuse(fmt::format("its divisor is {}, which is none of ENG_PER_LABEL and others", per));
   for (const Term& other : block_.terms)
     if (other.name == name) refuse("another term has this name");
   if (block_.terms.size() == most) refuse(fmt::format("there are {} terms already, the limit", most));
-  block_.terms.push_back({std::move(name), weight, value});
+  block_.terms.push_back({std::move(name), weight, value, 0, false, per});
+}
+
+Id Tracing::loss(Id hidden, Id weight) {
+  if (!last_) throw Error(Exit::environment, "only the last block has a loss");
+  if (std::exchange(asked_loss_, true)) throw Error(Exit::environment, "the loss is asked for twice");
+  const Loss& loss = how_.loss;
+  if (loss.name.empty()) {
+    const Id labels = batch("labels");
+    const Id out = eng_language_loss(this, hidden, weight, labels, eng_offered(this, "loss_weights"), loss.z_loss);
+    if (status != ENG_OK) throw Error(exit, error, help);
+    return out;
+  }
+  const eng_desc h = shape(hidden), w = shape(weight);
+  if (h.ndim != 3 || w.ndim != 2 || h.dims[2] != w.dims[1])
+    throw Error(Exit::environment,
+                fmt::format("the loss needs hidden states (B, T, H) and a weight (V, H), not {} and {}", describe(h),
+                            describe(w)));
+  const std::string where = "loss " + loss.name;
+  Id out = 0;
+  Sink sink;
+  const eng_status result = loss.table.trace(loss.self.get(), this, hidden, weight, &out, sink.get());
+  check(where);
+  sink.check(result, Exit::usage, where);
+  if (!out || out > block_.graph.size())
+    throw Error(Exit::environment, where + ": its output is no value of the block");
+  return out;
 }
 
 std::vector<Id> Tracing::emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) {

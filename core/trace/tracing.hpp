@@ -32,6 +32,7 @@ struct TraceFor {
   int32_t dtype;  // of activations
   bool runs;
   const Offered& offered;
+  const Loss& loss;
 };
 
 // Builds the forward of a block.
@@ -43,7 +44,9 @@ class Tracing : public Builder {
   Id batch(const std::string& name) override;
   bool offers(const std::string& name) override;
   Id constant(const eng_desc& desc, const void* data) override;
-  void term(Id value, std::string name, double weight) override;
+  void term(Id value, std::string name, double weight, uint32_t per) override;
+  Id loss(Id hidden, Id weight) override;
+  bool asked_loss() const { return asked_loss_; }
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
 
  protected:
@@ -54,7 +57,7 @@ class Tracing : public Builder {
 
  private:
   [[noreturn]] void refuse_field(const std::string& name) const;
-  bool last_;
+  bool last_, asked_loss_ = false;
   std::map<uint32_t, Id> batches_;  // by field
 };
 

@@ -13,6 +13,7 @@ struct LossSeed {
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   Call c;
   double weight;
+  bool labels;
   static void check(const Call& c) {
     const auto real = [](const eng_desc& d) { return d.dtype == ENG_F32 || d.dtype == ENG_F64; };
     if (c.in.size() != 1 || c.out.size() != 1 || !real(c.in[0]) || elements(c.in[0]) != ENG_S_COUNT ||
@@ -20,14 +21,14 @@ struct LossSeed {
       throw Error{ENG_INVALID, "takes scalars f32 (32) and gives one number"};
     c.real("weight");
   }
-  explicit LossSeed(const Call& call) : c(call), weight(c.real("weight")) {}
+  explicit LossSeed(const Call& call) : c(call), weight(c.real("weight")), labels(c.integer_or("labels", 1) != 0) {}
   template <class T>
   static double product(double a, double b, double w) {
     return static_cast<double>(static_cast<T>(static_cast<T>(a) * static_cast<T>(b)) * static_cast<T>(w));
   }
   void run(const Args& args) const {
     const Reals scalars(c, args, 0);
-    const double a = scalars[ENG_S_INV_TOKENS], b = scalars[ENG_S_LOSS_SCALE];
+    const double a = labels ? scalars[ENG_S_INV_TOKENS] : 1.0, b = scalars[ENG_S_LOSS_SCALE];
     Reals(c, args, 1).set(0, c.out[0].dtype == ENG_F32 ? product<float>(a, b, weight) : product<double>(a, b, weight));
   }
 };

@@ -30,7 +30,6 @@ head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even;
 hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation of the gate; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }
 max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }
 rms_norm_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root; 1e-5 from LLaMA 2 on' }
-z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }
 initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices', adjustable = true }
 init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down_proj matrices are divided by sqrt(2 x num_hidden_layers)', json = [] }
 tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
@@ -201,7 +200,6 @@ head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even;
 hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation of the gate; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }
 max_position_embeddings = { type = 'int', default = 32768, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }
 rms_norm_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root' }
-z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }
 initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices', adjustable = true }
 init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down_proj matrices are divided by sqrt(2 x num_hidden_layers)', json = [] }
 tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }

@@ -30,7 +30,6 @@ Config read_config(const eng_options* options, eng_error* error) {
        "gives " + std::to_string(c.inner) + " channels; take more");
   need(c.taps >= 2 && c.taps <= 4, "conv_kernel", "is " + std::to_string(c.taps) + "; it must be 2, 3 or 4");
   need(c.states <= 256, "state_size", "is " + std::to_string(c.states) + "; it must be at most 256");
-  c.z_loss = in.real("z_loss");
   c.eps = in.real("layer_norm_epsilon");
   need(c.eps > 0, "layer_norm_epsilon", "must be above 0 (1e-5 is usual)");
   c.dt_scale = in.real("time_step_scale"), c.dt_min = in.real("time_step_min"), c.dt_max = in.real("time_step_max");

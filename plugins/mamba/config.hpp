@@ -10,9 +10,8 @@ namespace mamba {
 
 struct Config {
   int64_t vocabulary, hidden, layers, states, taps;
-  int64_t inner, rank;  // channels; rank of the time step
-  double eps, std;      // of the norms; of new matrices
-  double z_loss;
+  int64_t inner, rank;                        // channels; rank of the time step
+  double eps, std;                            // of the norms; of new matrices
   double dt_scale, dt_min, dt_max, dt_floor;  // initial time steps
   bool dt_constant, bias, conv_bias, tied, rescale;
   bool hugging_face;  // rules of initialisation: those of transformers; false: those of mamba_ssm

@@ -55,7 +55,6 @@ layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, hel
 residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream is f32 in every number format', adjustable = true }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix', json = ['tie_word_embeddings', 'tie_embeddings'] }
 init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }
-z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }
 initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj and x_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }
 rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are divided by sqrt(num_hidden_layers); absent: true, or false with init huggingface', adjustable = true }
 )" R"(

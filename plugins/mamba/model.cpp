@@ -124,8 +124,7 @@ eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng
   b->api->batch(b, tmpl == model::embed_template ? "tokens" : "labels", &batch, nullptr);
   if (tmpl == model::embed_template) return widened(b, eng_embedding(b, batch, params[0]));  // (B, T, H)
   const eng_id h = eng_rms_norm(b, in[0], params[1], c_.eps);                                // (B, T, H)
-  const eng_id weights = eng_offered(b, "loss_weights");                                     // (B, T)
-  return eng_language_loss(b, h, params[0], batch, weights, c_.z_loss);                      // (1)
+  return eng_head_loss(b, h, params[0]);                                                     // (1)
 }
 
 }  // namespace mamba

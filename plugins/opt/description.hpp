@@ -35,7 +35,6 @@ tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the
 dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training', adjustable = true, resume = 'note' }
 attention_dropout = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: dropout of attention weights is not supported', adjustable = true }
 layerdrop = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: skipping layers at random is not supported', adjustable = true }
-z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }
 init = { type = 'string', default = 'hf', choices = ['hf', 'paper'], help = 'standard deviation of new matrices. hf: init_std everywhere; paper: out_proj and fc2 are divided by sqrt(2 x num_hidden_layers)', json = [] }
 init_std = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new matrices; absent: 0.02, or 0.006 if init is paper', adjustable = true }
 )" R"(

@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "core/config/names.hpp"
 #include "core/config/toml.hpp"
 #include "session/cards/cards_text.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 namespace {

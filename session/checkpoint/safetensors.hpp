@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 

@@ -49,6 +49,11 @@ struct Resolver {
     return value.index() == 4 ? std::get<std::string>(value) : "";
   }
 
+  std::string model_name() const {
+    const auto& all = section_schemas();
+    return plugin_name(*std::find_if(all.begin(), all.end(), [](const auto& s) { return s.name == "model"; }));
+  }
+
   const PluginSchema* plugin_of(const SectionSchema& schema) const {
     const std::string name = plugin_name(schema);
     return schema.kind.empty() || schema.built_in(name) ? nullptr : plugins.find(schema.kind, name);
@@ -413,6 +418,7 @@ Config Config::make(Document document, Problems problems, const std::string& tex
   plugins.look_in(folders);
   Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};
   resolver.read_from(base_dir);
+  move_old_keys(document, resolver.model_name(), plugins, problems);
   config.notes_ = document.notes;
   config.notes_.insert(config.notes_.end(), resolver.from.notes.begin(), resolver.from.notes.end());
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));

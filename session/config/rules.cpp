@@ -196,6 +196,25 @@ void derive_offload(Section& offload) {
   if (!offload.given("update")) offload.set("update", std::string(states == "none" ? "device" : "host"), "derived");
 }
 
+void move_old_keys(Document& document, const std::string& model, const SchemaSource& plugins, Problems& problems) {
+  const char* const key = "z_loss";
+  const auto from = document.parts.find("model");
+  const PluginSchema* const plugin = plugins.find ? plugins.find("eng.model/1", model) : nullptr;
+  if (from == document.parts.end() || !from->second.keys.count(key)) return;
+  if (plugin && find_option(plugin->options, key)) return;
+  const Given old = from->second.keys.at(key);
+  from->second.keys.erase(key);
+  auto& keys = document.parts["loss"].keys;
+  const auto [now, moved] = keys.try_emplace(key, old);
+  const bool is_override = !old.key.override_text.empty();
+  if (moved || old.held) return;
+  if (now->second.held || (is_override && now->second.key.override_text.empty()))
+    now->second = old;
+  else if (is_override || now->second.key.override_text.empty())
+    problems.push_back(
+        {"E0113", "`model.z_loss` and `loss.z_loss` are both given", old.key, "keep loss.z_loss, its new name"});
+}
+
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,
                  std::vector<std::string>& notes) {
   const Rules rules{document, broken, config, problems, notes};

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/base/file.hpp"
 #include "core/config/toml.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 namespace {

@@ -65,6 +65,9 @@ Problems keep_tier_options(std::map<std::string, Setting>& offload, const Docume
 // "".
 std::string absent_tier(const std::string& key, const Document& document, const SchemaSource& plugins);
 
+// Moves keys that older engines had elsewhere: model.z_loss is loss.z_loss, unless the plugin `model` has a key z_loss.
+void move_old_keys(Document& document, const std::string& model, const SchemaSource& plugins, Problems& problems);
+
 // Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are
 // skipped.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,

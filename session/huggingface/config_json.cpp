@@ -5,9 +5,9 @@
 #include <cmath>
 #include <set>
 
-#include "core/base/file.hpp"
 #include "engine/model.h"
 #include "session/config/problems.hpp"
+#include "session/file.hpp"
 #include "session/huggingface/config_keys.hpp"
 #include "session/huggingface/recognise.hpp"
 

@@ -9,10 +9,10 @@
 #include <memory>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/checkpoint/convert.hpp"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/file.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/json.hpp"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/json.hpp"
 
 namespace eng {

@@ -5,8 +5,8 @@
 #include <cctype>
 #include <fstream>
 
-#include "core/base/file.hpp"
 #include "core/base/text.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

@@ -9,6 +9,7 @@
 #include "engine/data.h"
 #include "engine/documents.h"
 #include "engine/job.h"
+#include "engine/loss.h"
 #include "engine/model.h"
 #include "engine/monitor.h"
 #include "engine/observer.h"
@@ -103,7 +104,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},           {ENG_TIER_KIND, ENG_TIER_DRAFT},
     {ENG_SCHEDULE_KIND, ENG_SCHEDULE_DRAFT},   {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
     {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},     {ENG_JOB_KIND, ENG_JOB_DRAFT},
-    {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT},
+    {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT}, {ENG_LOSS_KIND, ENG_LOSS_DRAFT},
 };
 
 // The reason why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/plugins/plugin_file.hpp"
 
 namespace eng {

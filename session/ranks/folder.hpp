@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/json.hpp"
 
 namespace eng {

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "session/config/source.hpp"
+#include "session/file.hpp"
 #include "session/report/scalars.hpp"
 #include "session/run_dir.hpp"
 

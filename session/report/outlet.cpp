@@ -15,7 +15,7 @@
 #include <system_error>
 #include <thread>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/report/progress.hpp"
 
 namespace eng {

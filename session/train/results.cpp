@@ -46,9 +46,26 @@ double weighted(const Plan& plan, const std::vector<double>& sums) {
   return out;
 }
 
-std::vector<Named> term_means(const Plan& plan, const std::vector<double>& sums, double labels) {
+double mean_loss(const Plan& plan, const std::vector<double>& sums, const Counts& counts) {
+  if (plan.terms.empty()) return sums[0] / counts.labels;
+  double of_labels = 0, others = 0;
+  for (size_t k = 0; k < sums.size(); ++k) {
+    const Term& term = plan.terms[k];
+    if (term.weight == 0) continue;
+    if (term.per == ENG_PER_LABEL)
+      of_labels += term.weight * sums[k];
+    else
+      others += term.weight * sums[k] / counts.of(term.per);
+  }
+  return of_labels / counts.labels + others;
+}
+
+std::vector<Named> term_means(const Plan& plan, const std::vector<double>& sums, const Counts& counts) {
   std::vector<Named> out;
-  for (size_t k = 0; k < plan.terms.size(); ++k) out.push_back({plan.terms[k].name, sums[k] / labels, true});
+  for (size_t k = 0; k < plan.terms.size(); ++k) {
+    const Term& term = plan.terms[k];
+    out.push_back({term.name, sums[k] / counts.of(term.per), true});
+  }
   return out;
 }
 

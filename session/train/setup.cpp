@@ -11,6 +11,7 @@
 #include "session/report/live.hpp"
 #include "session/train/activations.hpp"
 #include "session/train/fields.hpp"
+#include "session/train/loss.hpp"
 #include "session/train/schedule.hpp"
 #include "session/train/transforms.hpp"
 
@@ -92,10 +93,10 @@ static void check_blocks(const Model& model, const Section& section) {
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze, bool runs, const Offered& offered,
-                   const std::vector<Transform>& transforms) {
+                   const std::vector<Transform>& transforms, const Loss& loss) {
   const std::string& name = section.string("plugin");
   try {
-    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms);
+    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss);
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
     const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
@@ -118,6 +119,16 @@ static void note_length(const Section& model, int64_t length, int64_t limit, std
   notes.push_back(fmt::format("train.sequence_length = {} is {:.3g} times the {} positions of the model{}", length,
                               static_cast<double>(length) / static_cast<double>(limit), limit,
                               model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
+}
+
+// A job adds up losses of windows and divides them by labels.
+static void need_labels(const Model& model) {
+  for (const Term& term : model.templates.at(model.blocks.back().tmpl).terms)
+    if (term.weight != 0 && term.per)
+      throw Error(Exit::usage,
+                  fmt::format("term `{}` of the loss is divided by {}; a job needs losses per label", term.name,
+                              term.per == ENG_PER_PAIR ? "pairs" : "sequences"),
+                  "choose another [loss]");
 }
 
 namespace {
@@ -197,14 +208,17 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
   if (training && !job) s.observers = make_observers(config, registry);  // these as well
   const std::vector<Transform> transforms = make_transforms(config, registry, s.kernels ? "" : s.target.device);
+  Loss loss = make_loss(config, registry, s.kernels ? "" : s.target.device, generate == 0);
+  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * world.size;
   load_ops(registry);
   Offered offered = offered_fields(config, registry, generate > 0);
   add_fields(offered, readable.fields);
-  s.model =
-      trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
-            generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
-            training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered, transforms);
+  s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
+                  generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
+                  training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered, transforms,
+                  loss);
   check_blocks(s.model, model);
+  if (job) need_labels(s.model);
   if (readable.traced) readable.traced(s.model);
   need_fields(readable.fields, s.model);
   if (!generate) compare_fields(offered, s.model, config, s.notes);

@@ -38,7 +38,7 @@ struct BeforeStep {
   int64_t stop;     // 1: it was asked to stop
 };
 struct Evaluated {
-  uint64_t tokens;
+  uint64_t tokens, sequences;
   double sums[64];
 };
 
@@ -207,12 +207,13 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
-  const double sum = weighted(setup_.plan, sums);
+  const Counts counts{valid, static_cast<double>(cut_.step())};
+  const double loss = mean_loss(setup_.plan, sums, counts);
   const float* results = executor_.host<float>(setup_.plan.results);
   const float norm = results[ENG_S_NORM];
   const bool skipped = results[ENG_S_OK] == 0.0f && results[ENG_S_MAY_SKIP] != 0.0f;
   loss_scale_ = static_cast<double>(results[ENG_S_LOSS_SCALE]);
-  if (!skipped && (!std::isfinite(sum) || !std::isfinite(norm))) not_finite(sum / valid, norm);
+  if (!skipped && (!std::isfinite(loss) || !std::isfinite(norm))) not_finite(loss, norm);
   // The update that this step made, or, where it was skipped, tried to make.
   const int64_t update = updates_ + 1;
   updates_ = executor_.host<int64_t>(setup_.plan.host_counters)[ENG_C_UPDATES];
@@ -222,8 +223,8 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   Metrics m;
   m.step = step_;
   m.tokens = tokens_;
-  m.loss = sum / valid;
-  m.terms = term_means(setup_.plan, sums, valid);
+  m.loss = loss;
+  m.terms = term_means(setup_.plan, sums, counts);
   observe(values, m);
   m.grad_norm = norm;
   m.lr = schedule_.at(update);
@@ -307,18 +308,20 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   Batch batch;
   const size_t n = std::max<size_t>(setup_.plan.terms.size(), 1);
   std::vector<double> sums(n, 0.0);
+  uint64_t sequences = 0;
   // Each rank takes every world-th micro-batch; a micro-batch after the last does not count.
   for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
     batch.clear();
     data_.read(ENG_SPLIT_VALIDATION,
                k < batches ? static_cast<uint64_t>(k * cut_.rows) : data_.info().validation_samples, cut_.rows, batch);
+    if (k < batches) sequences += static_cast<uint64_t>(std::min(cut_.rows, held_out - k * cut_.rows));
     if (seen && k < batches) seen(batch);
     out.tokens += static_cast<uint64_t>(batch.valid);
     stage(batch);
     executor_.run(program);
     for (size_t t = 0; t < n; ++t) sums[t] += executor_.host<float>(setup_.plan.losses)[t];
   }
-  together(out, sums);
+  together(out, sums, sequences);
   out.seconds = since(start);
   return out;
 }
@@ -331,27 +334,28 @@ Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
   stage(batch);
   executor_.run(program);
   const float* losses = executor_.host<float>(setup_.plan.losses);
-  together(out, {losses, losses + std::max<size_t>(setup_.plan.terms.size(), 1)});
+  together(out, {losses, losses + std::max<size_t>(setup_.plan.terms.size(), 1)}, static_cast<uint64_t>(cut_.rows));
   out.seconds = since(start);
   return out;
 }
 
-// `sums`: this rank's, of the losses of its tokens, one for each term.
-void Trainer::together(Evaluation& out, std::vector<double> sums) {
+// `sums`: this rank's, of the losses of its tokens, one for each term; `sequences`: this rank's.
+void Trainer::together(Evaluation& out, std::vector<double> sums, uint64_t sequences) {
   const size_t n = sums.size();
   if (!alone()) {
-    Evaluated mine{out.tokens, {}};
+    Evaluated mine{out.tokens, sequences, {}};
     std::copy(sums.begin(), sums.end(), mine.sums);
     const auto all = exchange_records(exchange_, mine, "the sums of an evaluation");
-    out.tokens = 0, sums.assign(n, 0.0);
+    out.tokens = 0, sequences = 0, sums.assign(n, 0.0);
     for (const Evaluated& one : all) {
-      out.tokens += one.tokens;
+      out.tokens += one.tokens, sequences += one.sequences;
       for (size_t t = 0; t < n; ++t) sums[t] += one.sums[t];
     }
   }
   const auto labels = static_cast<double>(std::max<uint64_t>(out.tokens, 1));
-  out.loss = out.tokens ? weighted(setup_.plan, sums) / labels : NAN;
-  out.terms = term_means(setup_.plan, sums, labels);
+  const Counts counts{labels, static_cast<double>(std::max<uint64_t>(sequences, 1))};
+  out.loss = out.tokens ? mean_loss(setup_.plan, sums, counts) : NAN;
+  out.terms = term_means(setup_.plan, sums, counts);
   const auto& terms = setup_.plan.terms;
   const auto language = std::find_if(terms.begin(), terms.end(), [](const Term& t) { return t.cross_entropy; });
   if (!terms.empty())

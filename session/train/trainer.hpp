@@ -22,7 +22,7 @@ struct Metrics {
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;         // the gradients were not finite, and nothing was updated
-  std::vector<Named> terms;     // of the loss, if the model names them: means over the labels that count
+  std::vector<Named> terms;     // of the loss, if it names them: means over labels, sequences or pairs
   std::vector<Named> observed;  // by observers whose turn it is
   // For each observer with `after_step`, all results of this step, by its own names; nothing for the others.
   std::vector<std::vector<Named>> own;
@@ -132,7 +132,7 @@ class Trainer {
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   void stage(const Batch& batch);
-  void together(Evaluation& evaluation, std::vector<double> sums);
+  void together(Evaluation& evaluation, std::vector<double> sums, uint64_t sequences);
   void observe(const float* values, Metrics& metrics) const;
 
   const Config& config_;

@@ -34,6 +34,10 @@ eng_build_api whole_api() {
     ++calls.terms;
     return ENG_OK;
   };
+  api.loss = [](eng_build*, eng_id, eng_id, eng_id* out, eng_error*) -> eng_status {
+    *out = 9;
+    return ENG_OK;
+  };
   api.offers = [](eng_build*, const char*, int32_t* out, eng_error*) -> eng_status {
     ++calls.offered;
     *out = 1;
@@ -106,4 +110,10 @@ TEST_CASE("helpers of the headers do without what an older engine lacks") {
   CHECK(eng_language_loss(&older, 1, 2, 3, 0, 1e-4) == 0);
   CHECK(calls.emitted == 1);
   CHECK(calls.terms == 0);
+  const Api no_loss(whole, offsetof(eng_build_api, loss));
+  eng_build plain{no_loss.get()};
+  CHECK(eng_head_loss(&now, 1, 2) == 9);
+  CHECK(calls.emitted == 1);
+  CHECK(eng_head_loss(&plain, 1, 2) == 7);
+  CHECK(calls.emitted == 2);
 }

@@ -12,7 +12,7 @@ TEST_CASE("a z loss is a term beside the cross-entropy, in training and evaluati
   scratch.config();
   good(scratch, {"run", "config.toml", "--out", "plain", "train.steps=4"});
   CHECK_FALSE(metrics(scratch / "plain")[0].contains("terms"));
-  const Result run = good(scratch, {"run", "config.toml", "--out", "run", "train.steps=4", "model.z_loss=0.01"});
+  const Result run = good(scratch, {"run", "config.toml", "--out", "run", "train.steps=4", "loss.z_loss=0.01"});
   for (const Json& step : metrics(scratch / "run")) {
     const Json& terms = step.at("terms");
     const double cross_entropy = terms.at("cross_entropy"), z = terms.at("z_loss"), loss = step.at("loss");
@@ -26,6 +26,28 @@ TEST_CASE("a z loss is a term beside the cross-entropy, in training and evaluati
   const double cross_entropy = e.at("terms").at("cross_entropy");
   CHECK(double(e.at("perplexity")) == Approx(std::exp(cross_entropy)).epsilon(1e-12));
   CHECK(double(e.at("loss")) == Approx(cross_entropy + 0.01 * double(e.at("terms").at("z_loss"))).epsilon(1e-9));
+}
+
+TEST_CASE("model.z_loss of older configurations and runs still works", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, {"run", "config.toml", "--out", "run", "train.steps=4", "loss.z_loss=0.01"});
+  good(scratch, {"run", "config.toml", "--out", "old", "train.steps=4", "model.z_loss=0.01"});
+  CHECK(column(scratch / "old", "loss") == column(scratch / "run", "loss"));
+  // The text of a run that an older engine wrote.
+  const fs::path file = scratch / "old" / "config.resolved.toml";
+  std::string text = read(file);
+  const size_t loss = text.find("[loss]\n");
+  REQUIRE(loss != std::string::npos);
+  text.erase(loss, text.find("\n[", loss) + 1 - loss);
+  text.replace(text.find("[model]\n"), 8, "[model]\nz_loss = 0.01\n");
+  scratch.write("old/config.resolved.toml", text);
+  const Result more = good(scratch, {"run", "old", "train.steps=6"});
+  CHECK_FALSE(has(more.err, "z_loss ="));
+  good(scratch, {"run", "run", "train.steps=6"});
+  CHECK(column(scratch / "old", "loss") == column(scratch / "run", "loss"));
+  const Result other = good(scratch, {"run", "old", "train.steps=7", "loss.z_loss=0.02"});
+  CHECK(has(other.err, "from now on, loss.z_loss = 0.02 (0.01 before)"));
 }
 
 TEST_CASE("observers write what they see and change nothing", "[cli]") {

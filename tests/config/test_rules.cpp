@@ -120,3 +120,32 @@ TEST_CASE("the library's own sums are noted") {
                     [](const std::string& note) { return note.find("comm.reduce = \"fast\" leaves") == 0; }));
   CHECK_THAT(problems(with("[comm]\ntimeout = \"soon\"\n")), Catch::Contains("must be of type duration"));
 }
+
+TEST_CASE("model.z_loss of older configurations is loss.z_loss") {
+  const auto z_loss = [](const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return parse(text, overrides).section("loss").number("z_loss");
+  };
+  const std::string own = "[model]\nplugin = \"llama\"\nhidden_size = 64\nnum_hidden_layers = 2\n";
+  const std::string old = own + "z_loss = 0.01\n", both = old + "[loss]\nz_loss = 0.02\n";
+  CHECK(z_loss(own) == 0);
+  CHECK(z_loss(old) == 0.01);
+  CHECK(parse(old).section("loss").given("z_loss"));
+  CHECK(parse(old).section("model").settings().count("z_loss") == 0);
+  CHECK(z_loss(own, {"model.z_loss=0.03"}) == 0.03);
+  CHECK(z_loss(old, {"loss.z_loss=0.03"}) == 0.03);
+  CHECK(z_loss(own + "[loss]\nz_loss = 0.02\n", {"model.z_loss=0.03"}) == 0.03);
+  CHECK_THAT(problems(both), Contains("error[E0113]: `model.z_loss` and `loss.z_loss` are both given") &&
+                                 Contains("opt.toml:5:1"));
+  CHECK_THAT(problems(own, {"model.z_loss=0.1", "loss.z_loss=0.2"}), Contains("are both given"));
+  CHECK_THAT(problems(own + "z_loss = 2\n"), Contains("error[E0106]: `z_loss`"));
+  // A plugin that has the key keeps it.
+  SchemaSource source = plugins();
+  PluginSchema with_key = *source.find("eng.model/1", "llama");
+  with_key.options.push_back({"z_loss", Type::number});
+  source.find = [&](const std::string& kind, const std::string& name) {
+    return kind == "eng.model/1" ? &with_key : plugins().find(kind, name);
+  };
+  const Config kept = Config::parse(old, "opt.toml", "", {}, source);
+  CHECK(kept.section("model").number("z_loss") == 0.01);
+  CHECK(kept.section("loss").number("z_loss") == 0);
+}

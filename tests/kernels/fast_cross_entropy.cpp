@@ -115,6 +115,50 @@ TEST_CASE("cross-entropy and its gradient agree with plain loops", "[cpu]") {
       }
 }
 
+TEST_CASE("log-probabilities of labels and their gradient agree with plain loops", "[cpu]") {
+  const Problem problems[] = {{1, 3, 2}, {5, 7, 11}, {70, 20, 1001}, {1030, 4, 9}};
+  for (const auto& isa : sets())
+    for (const Problem& p : problems) {
+      INFO(isa << " tokens " << p.tokens << " vocabulary " << p.vocabulary);
+      const Device device(2, isa);
+      const Tensor acc = random_tensor({p.vocabulary, p.width}, 9, 0.1f), dy = random_tensor({1, p.tokens}, 10, 1.0f);
+      std::vector<double> want(static_cast<size_t>(p.tokens)), dx(static_cast<size_t>(p.tokens * p.width)), dw;
+      for (int64_t k = 0; k < acc.count; ++k) dw.push_back(double{acc[k]});
+      for (int64_t t = 0; t < p.tokens; ++t) {
+        const int64_t label = p.labels.ints()[t];
+        if (label == -100) continue;
+        std::vector<double> logits;
+        double sum = 0;
+        for (int64_t v = 0; v < p.vocabulary; ++v) {
+          double z = 0;
+          for (int64_t h = 0; h < p.width; ++h) z += double{p.x[t * p.width + h]} * double{p.w[v * p.width + h]};
+          logits.push_back(z), sum += std::exp(z);
+        }
+        want[static_cast<size_t>(t)] = logits[static_cast<size_t>(label)] - std::log(sum);
+        for (int64_t v = 0; v < p.vocabulary; ++v) {
+          const double g = dy[t] * ((v == label ? 1.0 : 0.0) - std::exp(logits[static_cast<size_t>(v)]) / sum);
+          for (int64_t h = 0; h < p.width; ++h) {
+            dx[static_cast<size_t>(t * p.width + h)] += g * p.w[v * p.width + h];
+            dw[static_cast<size_t>(v * p.width + h)] += g * p.x[t * p.width + h];
+          }
+        }
+      }
+      const Tensor y({1, p.tokens}), to_x({1, p.tokens, p.width}), to_w({p.vocabulary, p.width});
+      Run forward(device, 2, ENG_OP_LABEL_LOGPROB, {p.x, p.w, p.labels}, {y});
+      Run backward(device, 2, ENG_OP_LABEL_LOGPROB_GRAD, {p.x, p.w, p.labels, dy, acc}, {to_x, to_w});
+      forward.launch(), backward.launch();
+      CHECK(error_of(y, want) < 1e-6);
+      CHECK(error_of(to_x, dx) < 3e-6);
+      CHECK(error_of(to_w, dw) < 3e-6);
+      CHECK((forward.guards_intact() && backward.guards_intact()));
+      const Tensor alone({1, p.tokens, p.width}), both = acc.clone();
+      Run frozen(device, 1, ENG_OP_LABEL_LOGPROB_GRAD, {p.x, p.w, p.labels, dy}, {alone}, {{"no_dw", 1, 0}});
+      Run in_place(device, 2, ENG_OP_LABEL_LOGPROB_GRAD, {p.x, p.w, p.labels, dy, both}, {to_x, both});
+      frozen.launch(), in_place.launch();
+      CHECK((alone.same_bits(to_x) && both.same_bits(to_w)));
+    }
+}
+
 TEST_CASE("cross-entropy with a z loss, a weight and loss weights", "[cpu]") {
   for (const auto& isa : sets())
     for (const int64_t tokens : {5, 70, 1030})

@@ -48,6 +48,8 @@ TEST_CASE("the reference device has a kernel for every op of the vocabulary") {
                          ENG_OP_ATTENTION_GRAD,
                          ENG_OP_GATED_GRAD,
                          ENG_OP_CROSS_ENTROPY_GRAD,
+                         ENG_OP_LABEL_LOGPROB,
+                         ENG_OP_LABEL_LOGPROB_GRAD,
                          ENG_OP_LAYER_NORM,
                          ENG_OP_LAYER_NORM_GRAD,
                          ENG_OP_ACTIVATION,

@@ -307,6 +307,53 @@ TEST_CASE("gradient of cross_entropy: weight, z loss and loss weights") {
   });
 }
 
+TEST_CASE("gradient of label_logprob: ignored labels, accumulation") {
+  repeat(22, [](Random& random, int round) {
+    const int64_t B = pick(random, 1, 2), T = pick(random, 2, 5), V = pick(random, 2, 6), H = pick(random, 1, 5);
+    Tensor labels = random_ints(random, {B, T}, 0, int(V) - 1);
+    if (round % 2 == 0) labels.put(pick(random, 1, B * T - 1), -100);
+    const bool accumulate = round % 2 == 1;
+    const Tensor acc = normal(random, {V, H}), dy = normal(random, {B, T});
+    const auto value = [=](const Tensors& in) {
+      const Tensor y = reference().run(ENG_OP_LABEL_LOGPROB, {in[0], in[1], labels}, {dy.d})[0];
+      return inner(dy, y) + (accumulate ? inner(acc, in[1]) : 0.0);
+    };
+    const auto gradients = [=](const Tensors& in) {
+      const Tensors out =
+          reference().run(ENG_OP_LABEL_LOGPROB_GRAD, {in[0], in[1], labels, dy, accumulate ? acc : Tensor()},
+                          {in[0].d, in[1].d}, {}, accumulate ? Device::InPlace{{1, 4}} : Device::InPlace{});
+      for (int64_t i = 0; i < labels.size(); ++i)
+        for (int64_t h = 0; labels.at(i) == -100 && h < H; ++h) CHECK(out[0].at(i * H + h) == 0.0);
+      const Tensors frozen =
+          reference().run(ENG_OP_LABEL_LOGPROB_GRAD, {in[0], in[1], labels, dy}, {in[0].d}, {{"no_dw", 1, 0}});
+      CHECK(frozen[0].same_bits(out[0]));
+      return out;
+    };
+    return GradientCase{{normal(random, {B, T, H}), normal(random, {V, H})}, value, gradients};
+  });
+}
+
+TEST_CASE("label_logprob is the cross-entropy of each label, with its sign changed") {
+  Random random(5);
+  const Tensor x = normal(random, {2, 3, 4}), w = normal(random, {6, 4});
+  const Tensor labels(ENG_I32, {2, 3}, {0, 5, -100, 2, 2, 1});
+  const Tensor y = reference().run(ENG_OP_LABEL_LOGPROB, {x, w, labels}, {desc(ENG_F64, {2, 3})})[0];
+  double sum = 0;
+  for (int64_t k = 0; k < 6; ++k) {
+    double total = 0, logit = 0;  // a plain loop
+    for (int64_t v = 0; v < 6; ++v) {
+      double z = 0;
+      for (int64_t h = 0; h < 4; ++h) z += x.at(k * 4 + h) * w.at(v * 4 + h);
+      total += std::exp(z);
+      if (v == int64_t(labels.at(k))) logit = z;
+    }
+    CHECK(y.at(k) == Approx(labels.at(k) == -100 ? 0.0 : logit - std::log(total)).epsilon(1e-12));
+    sum += y.at(k);
+  }
+  CHECK(reference().run(ENG_OP_CROSS_ENTROPY, {x, w, labels}, {desc(ENG_F64, {1})})[0].at(0) ==
+        Approx(-sum).epsilon(1e-12));
+}
+
 TEST_CASE("cross_entropy of equal logits is log V per counted label") {
   const Tensor x(ENG_F32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}), w(ENG_F32, {7, 2}), labels(ENG_I32, {1, 3}, {0, -100, 6});
   const Tensor loss = reference().run(ENG_OP_CROSS_ENTROPY, {x, w, labels}, {desc(ENG_F32, {1})})[0];

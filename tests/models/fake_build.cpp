@@ -253,23 +253,24 @@ struct FakeCalls {
     f.emitted.push_back(made);
     return ENG_OK;
   }
+  static eng_status loss(eng_build* b, eng_id hidden, eng_id weight, eng_id* out, eng_error* e) {
+    eng_id labels = 0;
+    batch(b, "labels", &labels, e);
+    *out = eng_language_loss(b, hidden, weight, labels, eng_offered(b, "loss_weights"), 0.0);
+    return status(b, e);
+  }
 };
 
-static const eng_build_api calls = {sizeof(eng_build_api),
-                                    0,
-                                    FakeCalls::status,
-                                    FakeCalls::shape,
-                                    FakeCalls::param,
-                                    FakeCalls::block,
-                                    FakeCalls::batch,
-                                    FakeCalls::constant,
-                                    FakeCalls::emit,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    FakeCalls::offers};
+static const eng_build_api calls = [] {
+  eng_build_api out{};
+  out.struct_size = sizeof(out);
+  out.status = FakeCalls::status, out.shape = FakeCalls::shape;
+  out.param = FakeCalls::param, out.block = FakeCalls::block;
+  out.batch = FakeCalls::batch, out.offers = FakeCalls::offers;
+  out.constant = FakeCalls::constant, out.emit = FakeCalls::emit;
+  out.loss = FakeCalls::loss;
+  return out;
+}();
 
 FakeBuild::FakeBuild(std::string fault) : eng_build{&calls}, fault_(std::move(fault)) {}
 

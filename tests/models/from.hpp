@@ -9,11 +9,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/base/file.hpp"
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/config/schemas.hpp"
+#include "session/file.hpp"
 #include "session/plugins/search.hpp"
 #include "session/train/setup.hpp"
 #include "session/weights.hpp"

@@ -53,6 +53,7 @@ struct Sketch {
       trace;
   eng_status trace_status = ENG_OK;
   std::vector<eng::Transform> transforms;
+  eng::Loss loss;
 
   uint32_t param(const std::string& name, std::vector<int64_t> dims, uint32_t flags = 0) {
     params.push_back({name, std::move(dims), flags});
@@ -61,7 +62,7 @@ struct Sketch {
 
   eng::Model model(int64_t b, int64_t t, int32_t dtype, bool runs = true) const {
     current() = this;
-    return eng::trace_model("sketch", table(), eng::Section(), b, t, dtype, {}, runs, {}, transforms);
+    return eng::trace_model("sketch", table(), eng::Section(), b, t, dtype, {}, runs, {}, transforms, loss);
   }
 
  private:

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
 using namespace eng;
@@ -77,8 +77,12 @@ TEST_CASE("results of a step are combined over micro-batches, ranks and sites", 
   const std::vector<double> sums = loss_sums(plan, values.data());
   CHECK(sums == std::vector<double>{10, 100, 1000});
   CHECK(weighted(plan, sums) == 60);
-  const auto means = term_means(plan, sums, 4);
+  CHECK(mean_loss(plan, sums, {4, 8}) == 15);
+  const auto means = term_means(plan, sums, {4, 8});
   CHECK((means.size() == 3 && means[1].name == "b" && means[1].value == 25));
+  plan.terms[1].per = ENG_PER_PAIR, plan.terms[2].per = ENG_PER_SEQUENCE;
+  CHECK(mean_loss(plan, sums, {4, 8}) == 10 / 4.0 + 0.5 * 100 / 4.0);
+  CHECK((term_means(plan, sums, {4, 16})[1].value == 12.5 && term_means(plan, sums, {4, 16})[2].value == 62.5));
   const auto seen = observed(plan, 0, values.data());
   REQUIRE(seen.size() == 2);
   CHECK(seen[0].value == std::sqrt(4.0 + 5 + 6 + 7 - 3 + 3));

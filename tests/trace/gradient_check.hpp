@@ -177,7 +177,11 @@ class Checked {
   double weighted(const double* row) const {
     if (plan_.terms.empty()) return row[0];
     double sum = 0;
-    for (size_t k = 0; k < plan_.terms.size(); ++k) sum += plan_.terms[k].weight * row[k];
+    for (size_t k = 0; k < plan_.terms.size(); ++k) {
+      const uint32_t per = plan_.terms[k].per;
+      const double divided = per ? per / static_cast<double>(model_.sequences) / loss_weight : 1;
+      sum += plan_.terms[k].weight * row[k] * divided;
+    }
     return sum;
   }
 

@@ -138,6 +138,48 @@ TEST_CASE("a z loss and loss of two heads") {
   CHECK(running.first_difference(1e-12) == T);
 }
 
+TEST_CASE("terms that are means over sequences or pairs") {
+  const auto per = [](uint32_t first, uint32_t second) {
+    auto pupil = std::make_unique<Pupil>();
+    pupil->head = [first, second](eng_build* b, const eng_id* p, eng_id x, eng_id y) {
+      const eng_id near = apart(b, x, y);
+      b->api->term_per(b, near, "near", 0.75, first, nullptr);
+      b->api->term_per(b, apart(b, eng_scale(b, x, 0.5), y), "half", 0.5, second, nullptr);
+      add_term(b, cross_entropy(b, p, x), "ce", 0.25);
+      return near;
+    };
+    return pupil;
+  };
+  for (const auto& [first, second] : {std::pair(ENG_PER_SEQUENCE, ENG_PER_PAIR), {ENG_PER_PAIR, ENG_PER_LABEL}}) {
+    const auto pupil = per(first, second);
+    pupil->loss.sequences = 6 * B;
+    check_gradients(*pupil), check_gradients(*pupil, 3);
+  }
+  const auto text = [](auto head) {
+    Pupil pupil;
+    pupil.head = head;
+    return pupil.fault();
+  };
+  CHECK_THAT(text([](eng_build* b, const eng_id* p, eng_id x, eng_id) {
+               const eng_id loss = cross_entropy(b, p, x);
+               b->api->term_per(b, loss, "ce", 1, ENG_PER_PAIR, nullptr);
+               return loss;
+             }),
+             Contains("term `ce` of the loss: an op with a fused gradient is divided by the labels that count"));
+  CHECK_THAT(text([](eng_build* b, const eng_id*, eng_id x, eng_id y) {
+               const eng_id near = add_term(b, apart(b, x, y), "near", 1);
+               b->api->term_per(b, near, "again", 1, ENG_PER_SEQUENCE, nullptr);
+               return near;
+             }),
+             Contains("term `again` of the loss: another term of the same value has another divisor"));
+  CHECK_THAT(text([](eng_build* b, const eng_id*, eng_id x, eng_id y) {
+               const eng_id near = apart(b, x, y);
+               b->api->term_per(b, near, "near", 1, 7, nullptr);
+               return near;
+             }),
+             Contains("term `near` of the loss: its divisor is 7"));
+}
+
 TEST_CASE("a value of an earlier block is a term") {
   Pupil pupil;
   pupil.trace = [](eng_build* b, uint32_t tmpl, const eng_id* p, const std::vector<eng_id>& in) {

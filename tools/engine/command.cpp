@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/report/problems.hpp"
 #include "session/report/progress.hpp"
 

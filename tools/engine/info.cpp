@@ -9,11 +9,11 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "core/base/text.hpp"
 #include "engine/model.h"
 #include "session/config/schemas.hpp"
 #include "session/config_text.hpp"
+#include "session/file.hpp"
 #include "session/init.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/ranks/room.hpp"

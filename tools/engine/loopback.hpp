@@ -2,7 +2,7 @@
 // loopback.c as a library in memory: what mpirun binds to all interfaces is bound to the loopback interface.
 #pragma once
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 
 namespace eng {
 

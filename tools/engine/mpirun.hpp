@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 #include "session/ranks/folder.hpp"
 #include "session/ranks/ranks.hpp"
 

@@ -58,7 +58,6 @@ Config read_sizes(const Reader& in, const char* ffn) {
             std::to_string(c.heads) + "); change one of them");
   c.head_dim = c.hidden / c.heads;
   c.tied = in.flag("tie_word_embeddings");
-  c.z_loss = in.real("z_loss");
   return c;
 }
 

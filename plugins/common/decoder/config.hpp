@@ -44,7 +44,6 @@ struct Config {
 
   double dropout = 0.0;           // after attention and after the feed-forward layer
   double init_std, init_out_std;  // init_out_std: of the matrices that write to the residual stream
-  double z_loss;
 
   bool rotary() const { return positions == nullptr; }
   bool projected() const { return word_width != hidden; }

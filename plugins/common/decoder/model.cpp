@@ -181,12 +181,11 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
 
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   const eng_id words = *params++, project = c_.projected() ? *params++ : 0;
-  eng_id labels = 0;
-  b->api->batch(b, "labels", &labels, nullptr);                       // (B, T)
-  if (c_.final_norm) h = norm(b, take_norm(params), h);               // (B, T, H)
-  if (project) h = eng_linear(b, h, project, 0);                      // (B, T, W)
-  const eng_id weights = eng_offered(b, "loss_weights");              // (B, T)
-  return eng_language_loss(b, h, words, labels, weights, c_.z_loss);  // (1)
+  eng_id labels = 0;  // asked for here, so that it keeps its place among the ids of the block
+  b->api->batch(b, "labels", &labels, nullptr);          // (B, T)
+  if (c_.final_norm) h = norm(b, take_norm(params), h);  // (B, T, H)
+  if (project) h = eng_linear(b, h, project, 0);         // (B, T, W)
+  return eng_head_loss(b, h, words);                     // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {

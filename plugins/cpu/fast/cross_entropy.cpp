@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.cross_entropy/1, eng.cross_entropy_grad/1: logits exist for one chunk of tokens at a time.
+// eng.cross_entropy/1, eng.label_logprob/1 and their gradients: logits exist for one chunk of tokens at a time.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -35,17 +35,18 @@ struct Sizes {
   double weight, z_loss;  // in the gradient; whether there is a second sum
   Stored stored, sums;    // x, w and dx; dw
 
-  explicit Sizes(const Call& c)
+  // `dw`: the number of that output.
+  explicit Sizes(const Call& c, size_t dw = 2)
       : tokens(rows(c.in[0])),
         width(columns(c.in[0])),
         vocabulary(rows(c.in[1])),
         chunk(chunk_of(tokens, vocabulary)),
         threads(c.parallel),
-        has_dw(c.out.size() > 2 && c.integer_or("no_dw", 0) == 0),
+        has_dw(c.out.size() > dw && c.integer_or("no_dw", 0) == 0),
         weight(c.real_or("weight", 1.0)),
         z_loss(c.real_or("z_loss", 0.0)),
         stored(stored_of(c.in[0])),
-        sums(has_dw ? stored_of(c.out[2]) : stored_f32) {}
+        sums(has_dw ? stored_of(c.out[dw]) : stored_f32) {}
   // Logits and their gradients are f32.
   GemmShape logits(int64_t n) const { return {n, vocabulary, width, false, true, stored, stored}; }
   GemmShape dx(int64_t n) const { return {n, width, vocabulary, false, false, stored_f32, stored, stored}; }
@@ -204,9 +205,79 @@ struct CrossEntropyGrad {
   }
 };
 
+// `dy`: the input or output (B, T).
+void check_logprob(const Call& c, const eng_desc& dy) {
+  need_one_type(c, 3, 2), need_f32(dy, "log-probabilities and their gradient");
+  need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
+  need_size("labels", elements(c.in[2]), rows(c.in[0]));
+  need_size("log-probabilities", elements(dy), rows(c.in[0]));
+  if (rows(c.in[1]) < 1) throw Error{ENG_INVALID, "w has no rows"};
+}
+
+struct LabelLogprob {
+  static constexpr const char* op = ENG_OP_LABEL_LOGPROB;
+  const Device& device;
+  Sizes sizes;
+
+  static void check(const Call& c) { need_arguments(c, 3, 3, 1), check_logprob(c, c.out[0]); }
+  static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
+  LabelLogprob(const Call& c, void* self) : device(device_of(self)), sizes(c) {}
+
+  void run(const Args& a) const {
+    const Sizes& s = sizes;
+    const Rows rows(device, s, a.in<int32_t>(2), nullptr, a.workspace);
+    rows.check_labels();
+    for (int64_t first = 0; first < s.tokens; first += s.chunk) {
+      const int64_t n = std::min(s.chunk, s.tokens - first);
+      Gemm(device, s.logits(n), s.threads)
+          .run(s.x_at(a.in<void>(0), first), a.in<void>(1), nullptr, 0, rows.logits, a.workspace);
+      rows.run(first, n, nullptr);
+    }
+    for (int64_t t = 0; t < s.tokens; ++t) a.out<float>(0)[t] = static_cast<float>(0.0 - rows.losses[t]);
+  }
+};
+
+// A loss of weight -dy[t] for each token.
+struct LabelLogprobGrad {
+  static constexpr const char* op = ENG_OP_LABEL_LOGPROB_GRAD;
+  const Device& device;
+  Sizes sizes;
+
+  static void check(const Call& c) {
+    const bool with_dw = c.integer_or("no_dw", 0) == 0;
+    need_arguments(c, 4, 5, with_dw ? 2 : 1), check_logprob(c, c.in[3]);
+    need_same_type(c.in[0], c.out[0], "x and dx");
+    if (with_dw) need_sums(c, c.in[0].dtype, {4}, {1});
+    need_size("elements of dx", elements(c.out[0]), elements(c.in[0]));
+    if (with_dw) need_size("elements of dw", elements(c.out[1]), elements(c.in[1]));
+    if (c.has(4)) need_size("elements of dw_acc", elements(c.in[4]), elements(c.in[1]));
+  }
+  static uint64_t workspace(const Call& c) { return Sizes(c, 1).bytes(); }
+  LabelLogprobGrad(const Call& c, void* self) : device(device_of(self)), sizes(c, 1) {}
+
+  void run(const Args& a) const {
+    const Sizes& s = sizes;
+    const Rows rows(device, s, a.in<int32_t>(2), a.in<float>(3), a.workspace);
+    rows.check_labels();
+    const void *x = a.in<void>(0), *w = a.in<void>(1), *acc = a.in<void>(4);
+    void* const dw = s.has_dw ? a.out<void>(1) : nullptr;
+    const RowGradient gradient{-1.0f, 0.0f};
+    for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
+      const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width * stored_bytes(s.stored);
+      Gemm(device, s.logits(n), s.threads).run(s.x_at(x, first), w, nullptr, 0, rows.logits, a.workspace);
+      rows.run(first, n, &gradient);
+      Gemm(device, s.dx(n), s.threads).run(rows.logits, w, nullptr, 0, a.out<char>(0) + at, a.workspace);
+      if (dw) Gemm(device, s.dw(n), s.threads).run(rows.logits, s.x_at(x, first), acc, s.width, dw, a.workspace);
+    }
+    if (s.tokens == 0 && dw)  // dw = acc, or zeros
+      Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);
+  }
+};
+
 }  // namespace
 
-const eng_kernel* const cross_entropy_kernels[] = {&kernel<CrossEntropy>, &kernel<CrossEntropyGrad>};
+const eng_kernel* const cross_entropy_kernels[] = {&kernel<CrossEntropy>, &kernel<CrossEntropyGrad>,
+                                                   &kernel<LabelLogprob>, &kernel<LabelLogprobGrad>};
 const uint32_t cross_entropy_kernel_count = std::size(cross_entropy_kernels);
 
 }  // namespace cpu

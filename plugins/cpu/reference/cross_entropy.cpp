@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear and cross-entropy in one op: the logits of one token exist at a time, never those of all tokens.
+// Linear and cross-entropy, or linear and the log-probability of the label, in one op: the logits of one token exist at
+// a time, never those of all tokens.
 #include <algorithm>
 
 #include "reference.hpp"
@@ -14,10 +15,10 @@ struct Sizes {
   explicit Sizes(const Call& c) : N(rows(c.in[0])), V(rows(c.in[1])), H(columns(c.in[0])) {
     expect(c.in[1].ndim == 2 && columns(c.in[1]) == H, "w must be (V, H), H the last dimension of x");
     expect(c.in[2].dtype == ENG_I32 && elements(c.in[2]) == N, "labels must be (B, T) i32");
-    expect(is_real(c.out[0]) && elements(c.out[0]) == 1, "loss must be (1) f32");
   }
   // `k`: the input with loss weights; `out`: the output z.
   void check_rest(const Call& c, size_t k, size_t out) const {
+    expect(is_real(c.out[0]) && elements(c.out[0]) == 1, "loss must be (1) f32");
     expect(!c.has(k) || (is_real(c, k) && elements(c.in[k]) == N), "loss weights must be (B, T) f32");
     expect(!c.has_out(out) || (is_real(c.out[out]) && elements(c.out[out]) == 1), "z must be (1) f32");
   }
@@ -145,10 +146,98 @@ struct CrossEntropyGrad {
   }
 };
 
+// log softmax(x w^T)[label], 0 for an ignored label.
+struct LabelLogprob {
+  static constexpr const char* op = ENG_OP_LABEL_LOGPROB;
+  Call c;
+  Sizes s;
+
+  explicit LabelLogprob(const Call& call) : c(call), s(c) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1, 2});
+    expect_types(c, 3, {0, 1}, 1, {});
+    expect(is_real(c.out[0]) && elements(c.out[0]) == Sizes(c).N, "log-probabilities must be (B, T) f32");
+  }
+  static uint64_t workspace(const Call& c) { return uint64_t(Sizes(c).V) * sizeof(double); }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int32_t* labels = a.in<int32_t>(2);
+      double* logits = a.scratch<double>();
+      RealsOut out(c, a, 0);
+      s.expect_labels(labels);
+      for (int64_t i = 0; i < s.N; ++i) {
+        if (labels[i] == ignored) {
+          out.set(i, 0.0);
+          continue;
+        }
+        const double lse = logits_of(a.in<T>(0) + i * s.H, a.in<T>(1), s, logits);
+        out.set(i, logits[labels[i]] - lse);
+      }
+    });
+  }
+};
+
+// dlogits = dy (onehot - softmax), 0 for an ignored label;  dx = dlogits w, dw = dlogits^T x [+ dw_acc].
+struct LabelLogprobGrad {
+  static constexpr const char* op = ENG_OP_LABEL_LOGPROB_GRAD;
+  Call c;
+  Sizes s;
+
+  explicit LabelLogprobGrad(const Call& call) : c(call), s(c) {}
+  static bool has_dw(const Call& c) { return c.integer_or("no_dw", 0) == 0; }
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1, 2, 3});
+    expect_types(c, 5, {0, 1}, has_dw(c) ? 2 : 1, {0});
+    if (has_dw(c)) expect_sums(c, c.in[0].dtype, {4}, {1});
+    const Sizes s(c);
+    expect(is_real(c, 3) && elements(c.in[3]) == s.N, "dy must be (B, T) f32");
+    expect(elements(c.out[0]) == s.N * s.H, "dx must have the shape of x");
+    expect(!has_dw(c) || elements(c.out[1]) == s.V * s.H, "dw must have the shape of w");
+    expect(!c.has(4) || elements(c.in[4]) == s.V * s.H, "dw_acc must have the shape of w");
+  }
+  static uint64_t workspace(const Call& c) {
+    const Sizes s(c);
+    return uint64_t(s.V + s.N + s.H) * sizeof(double);
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const T *x = a.in<T>(0), *w = a.in<T>(1);
+      const int32_t* labels = a.in<int32_t>(2);
+      const Reals dy(c, a, 3), dw_acc(c, a, 4);
+      double *logits = a.scratch<double>(), *lse = logits + s.V, *row = lse + s.N;  // (V), (N), (H)
+      s.expect_labels(labels);
+      const auto dlogit = [&](int64_t i, int64_t v, double logit) {
+        return dy[i] * ((v == labels[i] ? 1.0 : 0.0) - std::exp(logit - lse[i]));
+      };
+      for (int64_t i = 0; i < s.N; ++i) {
+        std::fill(row, row + s.H, 0.0);
+        if (labels[i] != ignored) {
+          lse[i] = logits_of(x + i * s.H, w, s, logits);
+          for (int64_t v = 0; v < s.V; ++v) {
+            const double d = dlogit(i, v, logits[v]);
+            for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(w[v * s.H + h]);
+          }
+        }
+        for (int64_t h = 0; h < s.H; ++h) a.out<T>(0)[i * s.H + h] = T(row[h]);
+      }
+      for (int64_t v = 0; v < s.V && has_dw(c); ++v) {
+        for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? dw_acc[v * s.H + h] : 0.0;
+        for (int64_t i = 0; i < s.N; ++i) {
+          if (labels[i] == ignored) continue;
+          const double d = dlogit(i, v, dot(x + i * s.H, w + v * s.H, s.H));
+          for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(x[i * s.H + h]);
+        }
+        for (int64_t h = 0; h < s.H; ++h) RealsOut(c, a, 1).set(v * s.H + h, row[h]);
+      }
+    });
+  }
+};
+
 }  // namespace
 
 void add_cross_entropy(List& list) {
-  list.insert(list.end(), {&cpu::kernel<CrossEntropy>, &cpu::kernel<CrossEntropyGrad>});
+  list.insert(list.end(), {&cpu::kernel<CrossEntropy>, &cpu::kernel<CrossEntropyGrad>, &cpu::kernel<LabelLogprob>,
+                           &cpu::kernel<LabelLogprobGrad>});
 }
 
 }  // namespace reference

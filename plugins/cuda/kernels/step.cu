@@ -211,6 +211,7 @@ struct LossSeed : Exact {
   explicit LossSeed(const Call& c) : weight(static_cast<float>(c.real("weight"))) {}
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1), need_scalars(c.in[0]), need_tensor(c.out[0], ENG_F32, 1, "out");
+    need(c.integer_or("labels", 1) != 0, "terms of the loss that are not divided by labels have no kernel yet");
   }
   void run(const Args& a, cudaStream_t stream) const {
     launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, a.out<float>(0));

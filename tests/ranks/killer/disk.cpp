@@ -12,7 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 
 namespace {
 

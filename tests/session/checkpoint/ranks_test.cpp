@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/base/file.hpp"
 #include "sample.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/file.hpp"
 #include "team.hpp"
 #include "tests/sanitized.hpp"
 

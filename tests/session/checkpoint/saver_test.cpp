@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
-#include "core/base/file.hpp"
 #include "sample.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/file.hpp"
 #include "team.hpp"
 
 using namespace eng;

@@ -8,9 +8,9 @@
 #include <map>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/file.hpp"
 #include "session/huggingface/export.hpp"
 #include "session/json.hpp"
 #include "session/report/progress.hpp"

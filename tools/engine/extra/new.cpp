@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "core/config/names.hpp"
+#include "session/file.hpp"
 #include "session/plugins/paths.hpp"
 #include "session/plugins/program.hpp"
 #include "tools/engine/extra.hpp"

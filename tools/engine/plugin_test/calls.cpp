@@ -122,6 +122,20 @@ void entropy(Draw& d, bool grad) {
   if (d.form & 2) d.loss_weights();
 }
 
+void logprob(Draw& d, bool grad) {
+  d.rows();
+  const int64_t h = d.width(), v = d.width() + 1;
+  d.floats({d.b, d.t, h}), d.floats({v, h}, 0.3);
+  d.tokens(v);
+  for (int64_t k = 0; k < d.in[2].size(); ++k)
+    if (d.pick(0, 4) == 0) d.in[2].put(k, -100);
+  if (!grad) return;
+  const bool no_dw = d.pick(0, 3) == 0;
+  d.f32({d.b, d.t});
+  no_dw ? d.absent() : d.maybe({v, h});
+  d.whole("no_dw", no_dw);
+}
+
 void product(Draw& d) {
   const int64_t m = d.width(), k = d.width(), n = d.width();
   const bool ta = d.flip(), tb = d.flip();
@@ -298,6 +312,8 @@ const std::map<std::string, Maker>& makers() {
        }},
       {ENG_OP_CROSS_ENTROPY, [](Draw& d) { entropy(d, false); }},
       {ENG_OP_CROSS_ENTROPY_GRAD, [](Draw& d) { entropy(d, true); }},
+      {ENG_OP_LABEL_LOGPROB, [](Draw& d) { logprob(d, false); }},
+      {ENG_OP_LABEL_LOGPROB_GRAD, [](Draw& d) { logprob(d, true); }},
       {ENG_OP_MATMUL, product},
       {ENG_OP_SUM_ROWS,
        [](Draw& d) {

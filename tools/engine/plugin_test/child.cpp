@@ -15,8 +15,8 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/base/file.hpp"
 #include "session/failure.hpp"
+#include "session/file.hpp"
 
 namespace eng::plugin_test {
 namespace {

@@ -18,13 +18,15 @@ std::string key_of(const Tensor& t) {
   return t.role == "parameter" ? t.name : t.name + "." + t.role;
 }
 
-// The loss of some micro-batches: the weighted sum of their terms. A row may hold more than those.
-double loss_of(const Plan& plan, const Array& values, int64_t micro_batches) {
+// The loss of some micro-batches of sequences of `length` labels, times their labels: the weighted sum of their terms.
+// A row may hold more than those.
+double loss_of(const Plan& plan, const Array& values, int64_t micro_batches, int64_t length) {
   double sum = 0;
   for (int64_t k = 0; k < micro_batches; ++k) {
     if (plan.terms.empty()) sum += values.at(k * plan.row);
     for (size_t t = 0; t < plan.terms.size(); ++t)
-      sum += plan.terms[t].weight * values.at(k * plan.row + static_cast<int64_t>(t));
+      sum += plan.terms[t].weight * values.at(k * plan.row + static_cast<int64_t>(t)) *
+             (plan.terms[t].per ? static_cast<double>(length * plan.terms[t].per) : 1.0);
   }
   return sum;
 }
@@ -45,9 +47,12 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
     const int32_t dtype = course_.dtype ? course_.dtype : precisions_.back().dtype(ENG_ROLE_ACT);
     std::vector<Transform> transforms;
     for (const auto& one : course_.transforms) transforms.push_back(make_transform(one.name, one.table, one.options));
+    Loss loss;
+    if (const auto& one = course_.loss) loss = make_loss(one->name, one->table, one->options);
+    loss.sequences = course_.rows * course_.accumulate * course_.ranks;
     models_.push_back(trace_model(course_.model.name, course_.model.table, course_.model.options, course_.rows,
                                   course_.length, dtype, {}, true, course_.packed ? documents_offered : Offered{},
-                                  transforms));
+                                  transforms, loss));
     PlanRequest request{models_.back(), precisions_.back(), nullptr, machine.name(), {}};
     request.ranks = Ranks(world);
     if (course_.ranks > 1) {
@@ -152,13 +157,13 @@ void Training::tokens(std::vector<int32_t> ids) {
 
 double Training::loss() {
   team_.run("eval");
-  return loss_of(plans_[0], read(plans_[0].losses), 1);
+  return loss_of(plans_[0], read(plans_[0].losses), 1, course_.length);
 }
 
 double Training::again() {
   counters(step_ - 1, 0);
   team_.run("train");
-  return loss_of(plans_[0], read(plans_[0].losses), plans_[0].accumulate);
+  return loss_of(plans_[0], read(plans_[0].losses), plans_[0].accumulate, course_.length);
 }
 
 Array Training::read(const View& view) {

@@ -23,6 +23,7 @@ struct Course {
   std::optional<Chosen<eng_optimizer>> optimizer;  // none: gradients can be read
   std::vector<Chosen<eng_observer>> observers = {};
   std::vector<Chosen<eng_transform>> transforms = {};
+  std::optional<Chosen<eng_loss>> loss = {};  // none: the cross-entropy
   uint32_t ranks = 1;
   int64_t rows = 2, length = 16, steps = 3;
   uint32_t accumulate = 2;

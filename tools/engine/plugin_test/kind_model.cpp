@@ -132,9 +132,10 @@ Running start(const Subject& s, const Chosen<eng_model>& m, const Course& plain,
 }  // namespace
 
 std::string check_gradients(const Subject& s, const Chosen<eng_model>& m, Random& random,
-                            const std::vector<Chosen<eng_transform>>& transforms) {
+                            const std::vector<Chosen<eng_transform>>& transforms,
+                            const std::optional<Chosen<eng_loss>>& loss) {
   Course course = plain_course(s, random);
-  course.transforms = transforms;
+  course.transforms = transforms, course.loss = loss;
   course.rows = 2, course.length = 6, course.accumulate = 1;
   Running r = start(s, m, course, false, false);
   Training& run = *r.run;

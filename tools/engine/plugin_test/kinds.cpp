@@ -5,6 +5,7 @@
 
 #include "engine/documents.h"
 #include "engine/job.h"
+#include "engine/loss.h"
 #include "engine/model.h"
 #include "engine/monitor.h"
 #include "engine/observer.h"
@@ -34,6 +35,7 @@ std::span<const Kind> kinds() {
       {ENG_JOB_KIND, "job", test_job},
       {ENG_MONITOR_KIND, "", test_monitor},
       {ENG_TRANSFORM_KIND, "", test_transform},
+      {ENG_LOSS_KIND, "loss", test_loss},
   };
   return all;
 }
@@ -300,6 +302,10 @@ std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::f
         course.optimizer = usual_optimizer(provider);
       } else if (other.kind == ENG_TRANSFORM_KIND) {
         course.transforms = {{other.name, provider.table<eng_transform>(), transform_options(provider)}};
+        course.optimizer = usual_optimizer(provider);
+      } else if (other.kind == ENG_LOSS_KIND) {
+        course.loss = provider.chosen<eng_loss>();
+        course.rows += course.rows % 2;
         course.optimizer = usual_optimizer(provider);
       } else {
         continue;

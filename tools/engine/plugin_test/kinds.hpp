@@ -60,6 +60,7 @@ void test_schedule(const Subject&, Sheet&);
 void test_job(const Subject&, Sheet&);
 void test_monitor(const Subject&, Sheet&);
 void test_transform(const Subject&, Sheet&);
+void test_loss(const Subject&, Sheet&);
 
 // Options that know what was asked of them: a plugin may read the keys of its description and of its section, by their
 // types.
@@ -108,7 +109,8 @@ Section transform_options(const Subject& subject);
 
 // Slopes of the loss along random directions, against the gradients of the backward. Throws Broken.
 std::string check_gradients(const Subject& subject, const Chosen<eng_model>& model, Random& random,
-                            const std::vector<Chosen<eng_transform>>& transforms = {});
+                            const std::vector<Chosen<eng_transform>>& transforms = {},
+                            const std::optional<Chosen<eng_loss>>& loss = {});
 
 // Uses of ops, with inputs as they come in runs of the file's models, optimizers and policies on a device. `format`:
 // the precision of models, "f32", "f64", or one that a plugin provides.

@@ -76,7 +76,7 @@ eng_status trace_sample(void*, eng_build* b, uint32_t tmpl, const eng_id* params
     out[0] = eng_add(b, in[0], eng_linear(b, y, params[3], 0));
   } else {
     b->api->batch(b, "labels", &batch, nullptr);
-    out[0] = eng_cross_entropy(b, eng_rms_norm(b, in[0], params[0], 1e-5), params[1], batch);
+    out[0] = eng_head_loss(b, eng_rms_norm(b, in[0], params[0], 1e-5), params[1]);
   }
   return b->api->status(b, error);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/file.hpp"
+#include "session/file.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>

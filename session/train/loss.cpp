@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/train/loss.hpp"
+
+#include "session/cards/target.hpp"
+
+namespace eng {
+
+Loss make_loss(const Config& config, Registry& registry, const std::string& described, bool training) {
+  const Section& section = config.section("loss");
+  const std::string& plugin = section.string("plugin");
+  Loss out;
+  if (plugin == "cross_entropy") {
+    out.z_loss = section.number("z_loss");
+    return out;
+  }
+  if (!training) return out;
+  if (!described.empty()) need_kernels(registry, ENG_LOSS_KIND, plugin, described);
+  return make_loss(plugin, registry.table<eng_loss>(ENG_LOSS_KIND, plugin), section);
+}
+
+}  // namespace eng
