@@ -112,8 +112,9 @@ typedef struct eng_data {
    * overlap.
    * Positions count from 0. With R ranks, M samples of a micro-batch and A micro-batches of a step, step s (from 0) has
    * the training positions s * R * M * A and following: row i of micro-batch a of rank r is position
-   * s * R * M * A + (a * R + r) * M + i. So a micro-batch has neighbours. Training positions continue beyond one epoch, where the order is shuffled again. Validation
-   * positions are below validation_samples. Positions come in any order, and the same one may be read again.
+   * s * R * M * A + (a * R + r) * M + i. So the rows of a micro-batch are neighbours. Training positions continue
+   * beyond one epoch, where the order is shuffled again. Validation positions are below validation_samples. Positions
+   * come in any order, and the same one may be read again.
    * Allocates nothing. A thread of the engine reads the next training batch while a step runs. Between programs, the
    * main thread reads the batches of evaluations.
    *   Call: [step & created], one call at a time, not always from the same thread  since 1.0 */
