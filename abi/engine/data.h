@@ -17,6 +17,8 @@
  *   positions     i32: the position inside the document: 0 at its first token, then one more for each token. Padding
  *                 counts as a document
  * A source may provide fields of any other name, such as "org.example.score".
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_DATA_H_
 #define ENGINE_DATA_H_
@@ -28,9 +30,6 @@ extern "C" {
 #endif
 
 #define ENG_DATA_KIND "eng.data/1"
-#define ENG_DATA_DRAFT "data-3" /* see engine/plugin.h */
-#undef ENG_DRAFT_DATA_
-#define ENG_DRAFT_DATA_ "'" ENG_DATA_KIND "' = '" ENG_DATA_DRAFT "'\n"
 #define ENG_SPLIT_TRAIN 0
 #define ENG_SPLIT_VALIDATION 1
 #define ENG_IGNORE_LABEL (-100)

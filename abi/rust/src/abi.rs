@@ -5,9 +5,9 @@
 use std::os::raw::{c_char, c_void};
 
 /// For eng_plugin.draft_id.
-pub const ENG_ABI_DRAFT: *const c_char = "draft-9\0".as_ptr() as *const c_char;
+pub const ENG_ABI_DRAFT: *const c_char = "1.0\0".as_ptr() as *const c_char;
 pub const ENG_ABI_MINOR: u32 = 0;
-pub const ENG_ABI_DRAFT_ID: &str = "draft-9";
+pub const ENG_ABI_DRAFT_ID: &str = "1.0";
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1931,14 +1931,14 @@ pub const ENG_ZERO_KIND: &str = "eng.zero/1";
 /// What a description begins with: engine/plugin.h, "Drafts".
 #[macro_export]
 macro_rules! eng_drafts {
-    () => { "draft = 'draft-9'\n[drafts]\n" };
+    () => { "[drafts]\n" };
 }
 
-/// The line in [drafts] of one kind.
+/// The line in [drafts] of one kind; none of a frozen one.
 #[macro_export]
 macro_rules! eng_draft {
     (comm) => { "'eng.comm/1' = 'comm-5'\n" };
-    (data) => { "'eng.data/1' = 'data-3'\n" };
+    (data) => { "" };
     (device) => { "'eng.device/1' = 'device-5'\n" };
     (documents) => { "'eng.documents/1' = 'documents-1'\n" };
     (embed) => { "'eng.embed/1' = 'embed-3'\n" };
@@ -1951,9 +1951,9 @@ macro_rules! eng_draft {
     (optimizer) => { "'eng.optimizer/1' = 'optimizer-6'\n" };
     (precision) => { "'eng.precision/1' = 'precision-7'\n" };
     (zero) => { "'eng.zero/1' = 'zero-6'\n" };
-    (schedule) => { "'eng.schedule/1' = 'schedule-1'\n" };
+    (schedule) => { "" };
     (tier) => { "'eng.tier/1' = 'tier-2'\n" };
-    (tokenizer) => { "'eng.tokenizer/1' = 'tokenizer-1'\n" };
+    (tokenizer) => { "" };
     (transform) => { "'eng.transform/1' = 'transform-1'\n" };
 }
 
