@@ -79,7 +79,7 @@ TEST_CASE("a description lists the ops of other plugins that it uses") {
 TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK(refusal(lion) == "");
   CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
-  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 13"));
+  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 12"));
   CHECK_THAT(refusal(std::string("[\0x]", 4)), Contains("description is not TOML: line 1, column 2"));
   CHECK_THAT(refusal("d\xc3\xa4 = 1"), Contains("a character outside ASCII"));
   CHECK(refusal(lion + "summary = 'd\xc3\xa4'  # \xc3\xa4\n") == "");
