@@ -38,6 +38,8 @@
  *     created     `create` of this kind returned ENG_OK for the object, and `destroy` has not been called for it.
  *     inside F    F, a function of the plugin, has been called with this argument and has not returned.
  *   A header that needs other states defines them at its beginning: engine/device.h, engine/kernel.h, engine/model.h.
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_BASE_H_
 #define ENGINE_BASE_H_
@@ -50,15 +52,14 @@ extern "C" {
 
 #define ENG_ABI_MAJOR 1
 #define ENG_ABI_MINOR 0
-/* The draft of base.h and plugin.h, which every plugin uses. Each kind has its own draft beside its id, such as
- * ENG_OPTIMIZER_DRAFT. That draft also covers the headers that the kind's header includes. Until the ABI is frozen, an
- * engine uses only what was built from exactly the same draft: see "Drafts" in engine/plugin.h. */
-#define ENG_ABI_DRAFT_ID "draft-9"
+/* The id of the headers that every plugin uses, for eng_plugin.draft_id. It stays as it is, because these headers are
+ * frozen. A kind that is not has a draft beside its id, such as ENG_OPTIMIZER_DRAFT. That draft also covers the headers
+ * that the kind's header includes, unless these are frozen. An engine uses of such a kind only what was built from
+ * exactly the same draft: see "Drafts" in engine/plugin.h. */
+#define ENG_ABI_DRAFT_ID "1.0"
 /* Drafts that ENG_DESCRIPTION writes for each kind: none until that kind's header is included. */
 #define ENG_DRAFT_MODEL_ ""
 #define ENG_DRAFT_OPTIMIZER_ ""
-#define ENG_DRAFT_DATA_ ""
-#define ENG_DRAFT_TOKENIZER_ ""
 #define ENG_DRAFT_DEVICE_ ""
 #define ENG_DRAFT_KERNELS_ ""
 #define ENG_DRAFT_OPS_ ""
@@ -66,7 +67,6 @@ extern "C" {
 #define ENG_DRAFT_PRECISION_ ""
 #define ENG_DRAFT_ZERO_ ""
 #define ENG_DRAFT_TIER_ ""
-#define ENG_DRAFT_SCHEDULE_ ""
 #define ENG_DRAFT_OBSERVER_ ""
 #define ENG_DRAFT_JOB_ ""
 

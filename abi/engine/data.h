@@ -17,6 +17,8 @@
  *   positions     i32: the position inside the document: 0 at its first token, then one more for each token. Padding
  *                 counts as a document
  * A source may provide fields of any other name, such as "org.example.score".
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_DATA_H_
 #define ENGINE_DATA_H_
@@ -28,9 +30,6 @@ extern "C" {
 #endif
 
 #define ENG_DATA_KIND "eng.data/1"
-#define ENG_DATA_DRAFT "data-3" /* see engine/plugin.h */
-#undef ENG_DRAFT_DATA_
-#define ENG_DRAFT_DATA_ "'" ENG_DATA_KIND "' = '" ENG_DATA_DRAFT "'\n"
 #define ENG_SPLIT_TRAIN 0
 #define ENG_SPLIT_VALIDATION 1
 #define ENG_IGNORE_LABEL (-100)
@@ -112,8 +111,9 @@ typedef struct eng_data {
    * overlap.
    * Positions count from 0. With R ranks, M samples of a micro-batch and A micro-batches of a step, step s (from 0) has
    * the training positions s * R * M * A and following: row i of micro-batch a of rank r is position
-   * s * R * M * A + (a * R + r) * M + i. So a micro-batch has neighbours. Training positions continue beyond one epoch, where the order is shuffled again. Validation
-   * positions are below validation_samples. Positions come in any order, and the same one may be read again.
+   * s * R * M * A + (a * R + r) * M + i. So the rows of a micro-batch are neighbours. Training positions continue
+   * beyond one epoch, where the order is shuffled again. Validation positions are below validation_samples. Positions
+   * come in any order, and the same one may be read again.
    * Allocates nothing. A thread of the engine reads the next training batch while a step runs. Between programs, the
    * main thread reads the batches of evaluations.
    *   Call: [step & created], one call at a time, not always from the same thread  since 1.0 */

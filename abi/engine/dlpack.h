@@ -3,6 +3,8 @@
  * engine/dlpack.h - the layouts of DLPack 1.x, restated from its specification (https://dmlc.github.io/dlpack/latest/).
  * If an official header of version 1 or later was included before this one, that header is used instead. A header of
  * version 0.x is refused, because it lays out other structs under the same names.
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_DLPACK_H_
 #define ENGINE_DLPACK_H_

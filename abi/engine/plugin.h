@@ -10,21 +10,19 @@
  *   ENG_EXPORT const eng_plugin *eng_plugin_query_1(uint32_t host_minor) { (void)host_minor; return &plugin; }
  *
  * Drafts
- * Until the ABI is frozen, each kind changes independently. A plugin states the drafts from which it was built:
- *   ENG_ABI_DRAFT_ID of base.h        for base.h and plugin.h, in the description and in eng_plugin.draft_id. If it is
- *                                     not the engine's, the engine refuses the whole file.
- *   ENG_MODEL_DRAFT of model.h, ...   for each kind that the plugin provides, in the description. If it is not the
- *                                     engine's, the engine refuses this kind and uses the other kinds of the file.
+ * Some headers are frozen: their comments say so. A file that provides only kinds of frozen headers states no draft, and
+ * loads in every later engine. Each other kind changes independently. A plugin states in its description the draft from
+ * which it was built, ENG_MODEL_DRAFT of model.h for example, for each such kind that it provides. If it is not the
+ * engine's, the engine refuses this kind and uses the other kinds of the file.
  * ENG_DESCRIPTION writes these lines for every kind whose header was included before it. In a language other than C or
  * C++, or if you write the section yourself, begin the description with them. Take the ids from the headers that you
  * followed. A plugin with an optimizer begins with:
- *   draft = 'draft-9'
  *   [drafts]
  *   'eng.optimizer/1' = 'optimizer-6'
  * A kind that somebody else defined (reverse DNS) has no line in [drafts].
  *
  * The description
- *   draft, [drafts]  as above; `draft` comes before all tables
+ *   [drafts]         as above
  *   [plugin]         id (reverse DNS, or eng.*), name, version, license (SPDX), summary,
  *                 uses = ["org.example.scan/1", ...]: ops of other plugins that this one emits, init ops included. A run
  *                 that uses this file also uses the files that bring them, wherever plugins are searched; it is an
@@ -60,6 +58,8 @@
  *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: the supported values, if config.json has the key
  *   [provides.pretrained.write]  PATH = value: constants for export, which take precedence over the options;
  *                 PATH = { product = ["KEY", ...] }: the product of options, as a whole number, if they do not give it
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_PLUGIN_H_
 #define ENGINE_PLUGIN_H_
@@ -100,7 +100,7 @@ typedef struct eng_host {
 typedef struct eng_plugin {
   uint32_t struct_size;
   uint32_t abi_minor;
-  const char *draft_id;
+  const char *draft_id; /* ENG_ABI_DRAFT_ID: the engine refuses the file if it is another text */
   /* Exactly the text of section .eng_plugin. Also called before `start`.
    *   Valid: until the process ends.  Call: [any]  since 1.0 */
   const char *(*describe)(void);
@@ -125,10 +125,9 @@ typedef struct eng_plugin {
 #define ENG_SECTION_
 #endif
 
-#define ENG_DRAFTS_                                                                                                 \
-  "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DATA_                \
-      ENG_DRAFT_TOKENIZER_ ENG_DRAFT_DEVICE_ ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ \
-          ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_SCHEDULE_ ENG_DRAFT_OBSERVER_ ENG_DRAFT_JOB_
+#define ENG_DRAFTS_                                                                                      \
+  "[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DEVICE_ ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ \
+      ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_OBSERVER_ ENG_DRAFT_JOB_
 
 /* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
  * the headers of all kinds that the description lists before you use it. `text` begins with a table: [plugin]. */

@@ -2,10 +2,10 @@
  *
  * engine/policy.h - policies that answer for one axis of a state's home.
  *
- * A home is where a state lives between uses: tier x partition x dtype. Each policy fills its own field of the home,
- * and emits the ops that take a state from one home to another. "eng.precision/1" owns `dtype`, "eng.zero/1" owns
- * `part`. A policy acts while a program is built. It does nothing while a step runs:
- * what it must remember from step to step are tensors of its own.
+ * A home is where a state lives between uses: tier x partition x dtype. The tier is the host's to choose ([offload]).
+ * Each policy fills its own field of the home, and emits the ops that take a state from one home to another.
+ * "eng.precision/1" owns `dtype`, "eng.zero/1" owns `part`. A policy acts while a program is built. It does nothing
+ * while a step runs: what it must remember from step to step are tensors of its own.
  */
 #ifndef ENGINE_POLICY_H_
 #define ENGINE_POLICY_H_
@@ -18,11 +18,11 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "precision-6" /* see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "precision-7" /* see engine/plugin.h */
 #undef ENG_DRAFT_PRECISION_
 #define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "zero-5"    /* see engine/plugin.h */
+#define ENG_ZERO_DRAFT "zero-6"    /* see engine/plugin.h */
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
@@ -46,12 +46,12 @@ typedef struct eng_unit {
   uint64_t count; /* elements, padding included */
 } eng_unit;
 
-/* Everything that a policy knows of a state at its home.  since 1.0 */
+/* Properties of a state at its home.  since 1.0 */
 typedef struct eng_view {
   uint32_t struct_size;
   int32_t dtype;
-  int32_t tier; /* 0: the device */
-  eng_id part;  /* 0: the whole */
+  eng_id part; /* 0: the whole */
+  uint32_t reserved;
   uint64_t count;
 } eng_view;
 
@@ -134,11 +134,11 @@ typedef struct eng_axis {
   /* Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
   /* Fills this policy's own field of `io`. On entry the field holds ENG_F32, or the whole. The host checks that the
-   * other fields are unchanged. Dtypes must be floating types. `unit` is NULL for ENG_ROLE_ACT. `piece` is 0: a state
-   * has one home. Called for every unit and role, and more than once; the same question must get the same answer. In
-   * each plan it is called before any op is emitted.
+   * other fields are unchanged. Dtypes must be floating types. `unit` is NULL for ENG_ROLE_ACT. Called for every unit
+   * and role, and more than once; the same question must get the same answer. In each plan it is called before any op
+   * is emitted.
    *   Call: [plan & created]  since 1.0 */
-  eng_status (*place)(void *self, const eng_unit *unit, uint32_t piece, int32_t role, eng_view *io, eng_error *);
+  eng_status (*place)(void *self, const eng_unit *unit, int32_t role, eng_view *io, eng_error *);
   /* Emits ops that write all of `dst` from `src`. They must not write `src`. Called only if two homes differ on this
    * axis; for "eng.zero/1" also for every piece of ENG_ROLE_GRAD. The host decides where in the step the ops run: a new
    * weight may be moved after the update, or at the beginning of the next step. One state may be moved in several

@@ -7,6 +7,8 @@
  *
  * A schedule is one formula. It sees neither time nor losses, so a run that was stopped and resumed has the rates of one
  * that was not.
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_SCHEDULE_H_
 #define ENGINE_SCHEDULE_H_
@@ -18,9 +20,6 @@ extern "C" {
 #endif
 
 #define ENG_SCHEDULE_KIND "eng.schedule/1"
-#define ENG_SCHEDULE_DRAFT "schedule-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_SCHEDULE_
-#define ENG_DRAFT_SCHEDULE_ "'" ENG_SCHEDULE_KIND "' = '" ENG_SCHEDULE_DRAFT "'\n"
 
 /* The run that a schedule is for.
  *   Owner: host.  Valid: during create.  since 1.0 */

@@ -2,6 +2,8 @@
  *
  * engine/tensor.h - what is known of a tensor while a program is planned: its type and shape.
  * Memory appears only at bind time, as DLTensor views (engine/kernel.h).
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_TENSOR_H_
 #define ENGINE_TENSOR_H_

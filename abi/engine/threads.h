@@ -8,6 +8,8 @@
  *
  * Without the extension (NULL), a plugin calls its function itself, for one range after the other: that gives the same
  * result. Kernels do not use these threads: a launch has those of its device (engine/kernel.h).
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_THREADS_H_
 #define ENGINE_THREADS_H_

@@ -9,6 +9,8 @@
  * tokenizer) uses the tokenizer named "auto" of the first plugin that provides one. The sources `text` and `tokens`
  * never ask a plugin: they have tokenizers of their own. So a plugin with another tokenizer also brings a source
  * (engine/data.h) that uses it, or its users make token files.
+ *
+ * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */
 #ifndef ENGINE_TOKENIZER_H_
 #define ENGINE_TOKENIZER_H_
@@ -20,9 +22,6 @@ extern "C" {
 #endif
 
 #define ENG_TOKENIZER_KIND "eng.tokenizer/1"
-#define ENG_TOKENIZER_DRAFT "tokenizer-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_TOKENIZER_
-#define ENG_DRAFT_TOKENIZER_ "'" ENG_TOKENIZER_KIND "' = '" ENG_TOKENIZER_DRAFT "'\n"
 
 /* A flag of encode: also write the ids that the tokenizer's file puts before and after a text (bos, eos). */
 #define ENG_ENCODE_SPECIAL 1u

@@ -25,9 +25,9 @@ eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field e
   eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
   eng_view before = view;
   Sink sink;
-  sink.check(policy.table.place(policy.self.get(), unit, 0, role, &view, sink.get()), Exit::environment, policy.who());
+  sink.check(policy.table.place(policy.self.get(), unit, role, &view, sink.get()), Exit::environment, policy.who());
   before.*own = view.*own;
-  if (view.dtype != before.dtype || view.tier != before.tier || view.part != before.part || view.count != before.count)
+  if (view.dtype != before.dtype || view.part != before.part || view.count != before.count)
     throw Error(Exit::environment, fmt::format("{} changed another axis than its own of role {}", policy.who(), role));
   return view;
 }

@@ -306,7 +306,7 @@ void States::move(const Policy& policy, int32_t role, size_t u, size_t piece, co
                   const View& to, Id to_part) {
   EmittingBuilder builder(emit_, plan_.ranks, "move " + homes_.unit(u).name);
   const auto home = [](const View& v, Id part) {
-    return eng_view{sizeof(eng_view), v.desc.dtype, 0, part, static_cast<uint64_t>(count(v.desc))};
+    return eng_view{sizeof(eng_view), v.desc.dtype, part, 0, static_cast<uint64_t>(count(v.desc))};
   };
   const eng_view source = home(from, from_part), target = home(to, to_part);
   const eng_id src = builder.add(from), dst = builder.add(to, true);

@@ -113,9 +113,8 @@ void Library::start() {
   if (const std::string why = file->doubt(); !why.empty()) throw error("changed while it was loaded: " + why);
   const eng_plugin* root = guarded("eng_plugin_query", [&] { return query(ENG_ABI_MINOR); });
   copy_struct(root, &plugin, sizeof(plugin), sizeof(plugin), where + ": its eng_plugin table");
-  if (std::strcmp(plugin.draft_id, ENG_ABI_DRAFT_ID) != 0)
-    throw error(
-        fmt::format("built from ABI draft '{}', this engine speaks draft '{}'", plugin.draft_id, ENG_ABI_DRAFT_ID));
+  if (!speaks(plugin.draft_id))
+    throw error(fmt::format("built from ABI draft '{}', this engine speaks ABI {}", plugin.draft_id, ENG_ABI_DRAFT_ID));
   const char* text = guarded("describe", [&] { return plugin.describe(); });
   if (!text || description != text)
     throw error("describe() differs from the file's section .eng_plugin",

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "core/config/plugin_schema.hpp"
 #include "core/config/section.hpp"
@@ -41,6 +42,11 @@ template <>
 inline constexpr uint32_t required_bytes<eng_transform> = offsetof(eng_transform, flags);
 template <>
 inline constexpr uint32_t required_bytes<eng_tier> = offsetof(eng_tier, host_bytes);
+
+// True if a file with this eng_plugin.draft_id can be used. The last draft before the freeze has the tables of 1.0.
+constexpr bool speaks(std::string_view draft_id) {
+  return draft_id == ENG_ABI_DRAFT_ID || draft_id == "draft-9";
+}
 
 // One thing a plugin provides.
 struct Provided {

@@ -16,7 +16,7 @@ eng_status create_fp32(const eng_options*, eng_build*, void** self, eng_error*) 
 
 void destroy_fp32(void*) {}
 
-eng_status place_fp32(void*, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
+eng_status place_fp32(void*, const eng_unit*, int32_t role, eng_view* io, eng_error*) {
   if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // the optimizer decides a state's dtype
   return ENG_OK;
 }

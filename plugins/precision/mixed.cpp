@@ -78,7 +78,7 @@ void destroy_mixed(void* self) {
   delete static_cast<Mixed*>(self);
 }
 
-eng_status place_mixed(void* self, const eng_unit* unit, uint32_t, int32_t role, eng_view* io, eng_error*) {
+eng_status place_mixed(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error*) {
   const auto& m = *static_cast<const Mixed*>(self);
   const bool wide = unit && (unit->flags & ENG_PARAM_FP32);
   const auto narrow = [&](int32_t dtype) { io->dtype = wide ? ENG_F32 : dtype; };

@@ -40,7 +40,7 @@ void destroy(void* self) {
   delete static_cast<Object*>(self);
 }
 
-eng_status place(void* self, const eng_unit*, uint32_t, int32_t r, eng_view* io, eng_error*) {
+eng_status place(void* self, const eng_unit*, int32_t r, eng_view* io, eng_error*) {
   const bool known = r > 0 && r < 32;
   io->part = known && (strategy.parted & role(r)) ? static_cast<Object*>(self)->part_id : 0;
   return ENG_OK;

@@ -90,19 +90,21 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
   return out;
 }
 
-// The kinds that this engine uses, and the draft of each that it supports.
+// The kinds that this engine uses. `draft`: the one that it speaks; of a frozen kind, the last one, with the same
+// tables, which a file need not state.
 struct KnownKind {
   const char *id, *draft;
+  bool frozen = false;
 };
 constexpr size_t most_begin_bytes = 64;
 constexpr KnownKind known_kinds[] = {
     {ENG_MODEL_KIND, ENG_MODEL_DRAFT},         {ENG_OPTIMIZER_KIND, ENG_OPTIMIZER_DRAFT},
-    {ENG_DATA_KIND, ENG_DATA_DRAFT},           {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
-    {ENG_TOKENIZER_KIND, ENG_TOKENIZER_DRAFT}, {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
+    {ENG_DATA_KIND, "data-3", true},           {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
+    {ENG_TOKENIZER_KIND, "tokenizer-1", true}, {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
     {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT},     {ENG_OPS_KIND, ENG_OPS_DRAFT},
     {ENG_COMM_KIND, ENG_COMM_DRAFT},           {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},           {ENG_TIER_KIND, ENG_TIER_DRAFT},
-    {ENG_SCHEDULE_KIND, ENG_SCHEDULE_DRAFT},   {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
+    {ENG_SCHEDULE_KIND, "schedule-1", true},   {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
     {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},     {ENG_JOB_KIND, ENG_JOB_DRAFT},
     {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT}, {ENG_LOSS_KIND, ENG_LOSS_DRAFT},
 };
@@ -121,16 +123,17 @@ std::string refusal(const std::string& kind, const Preset& drafts) {
                        near.empty() ? fmt::format("the kinds are {}", fmt::join(all, ", "))
                                     : fmt::format("did you mean {}?", fmt::join(near, " or ")));
   }
-  if (!drafts.count(kind))
+  if (!drafts.count(kind)) {
+    if (known->frozen) return "";
     return fmt::format(
         "{}: the description does not say which draft of it the plugin was built from: include its header before "
         "ENG_DESCRIPTION or, in a description written by hand, add [drafts] '{}' = '{}'",
         kind, kind, known->draft);
+  }
   const std::string theirs = text_in(drafts, kind);
-  return theirs == known->draft
-             ? ""
-             : fmt::format("{}: built from draft '{}' of it, this engine speaks draft '{}': rebuild the plugin", kind,
-                           theirs, known->draft);
+  if (theirs == known->draft) return "";
+  return fmt::format("{}: built from draft '{}' of it, this engine speaks {}draft '{}': rebuild the plugin", kind,
+                     theirs, known->frozen ? "1.0 and its last " : "", known->draft);
 }
 
 Preset read_drafts(const toml::table& root) {
@@ -200,10 +203,10 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
 
 void read_description(const toml::table& root, Description& out) {
   // The draft is checked first: another draft may have keys that this engine does not know.
-  const std::string draft = root["draft"].value_or(std::string());
-  need(draft.empty() || draft == ENG_ABI_DRAFT_ID,
-       "built from ABI draft '{}', this engine speaks draft '{}': rebuild the plugin", draft, ENG_ABI_DRAFT_ID);
-  read_table(&root, {text("draft")}, "description", {"drafts", "plugin", "provides"});
+  const std::string draft = root["draft"].value_or(std::string(ENG_ABI_DRAFT_ID));  // a key from before the freeze
+  need(speaks(draft), "built from ABI draft '{}', this engine speaks ABI {}: rebuild the plugin", draft,
+       ENG_ABI_DRAFT_ID);
+  read_table(&root, {text("draft", false)}, "description", {"drafts", "plugin", "provides"});
   const Preset drafts = read_drafts(root);
   const std::string where = "description, [plugin]";
   const Preset plugin = read_table(root.get("plugin"),

@@ -5,10 +5,12 @@
 Sources: the plugins in reference/DRAFT/, frozen when that draft was current, build against the newest headers after the
 renames, and few exceptions, that DRAFT/renames.txt lists, and train.
 Binaries: a plugin whose tables end where the first version's do, and one built from headers of a later minor, with more
-fields than this engine knows, give the losses of one built from these headers. A field in the middle is noticed."""
+fields than this engine knows, give the losses of one built from these headers. A field in the middle is noticed.
+Kept binaries: those in frozen/ train."""
 import json
 import os
 import pathlib
+import platform
 import re
 import shlex
 import shutil
@@ -157,12 +159,34 @@ def check_binaries(work):
     print("binaries of an earlier and of a later minor give the same losses")
 
 
+def check_kept(work):
+    if platform.machine() != "x86_64":
+        print("skipped: the kept binaries are for x86-64")
+        return
+    found = []
+    for version in sorted(path for path in (ROOT / "tests" / "abi" / "frozen" / "x86_64").iterdir()):
+        plugins = work / "kept" / version.name
+        plugins.mkdir(parents=True)
+        for path in version.iterdir():
+            shutil.copyfile(path, plugins / path.name)
+        config = work / "kept.toml"
+        config.write_text(LLAMA + TRAIN.replace("counting", "squares") + 'weighted = true\n' + RATE + '[schedule]\nkind = "halving"\n')
+        out = work / "kept" / ("run of " + version.name)
+        engine(plugins, "run", config, "--out", out, "log.every=1")
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        assert [line["lr"] for line in lines] == [0.01 / 2 ** (k // 2) for k in range(8)], lines
+        found.append([line["loss"] for line in lines])
+        print(f"kept binaries of {version.name}: {found[-1][0]:.4f} -> {found[-1][-1]:.4f}")
+    assert len(found) == 2 and found[0] == found[1], found
+
+
 def main():
     os.umask(0o022)
     os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
     with tempfile.TemporaryDirectory() as folder:
         check_sources(pathlib.Path(folder))
         check_binaries(pathlib.Path(folder))
+        check_kept(pathlib.Path(folder))
 
 
 main()

@@ -39,7 +39,7 @@ eng::Registry& registry() {
 eng::Precision all_f64() {
   eng_axis table{};
   table.struct_size = sizeof table;
-  table.place = [](void*, const eng_unit*, uint32_t, int32_t, eng_view* io, eng_error*) -> eng_status {
+  table.place = [](void*, const eng_unit*, int32_t, eng_view* io, eng_error*) -> eng_status {
     io->dtype = ENG_F64;
     return ENG_OK;
   };

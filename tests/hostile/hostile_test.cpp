@@ -246,7 +246,6 @@ TEST_CASE("policies that are wrong", "[hostile][.slow]") {
       {in_run, "precision: a group", 3, "[precision] hostile makes groups or parts"},
       {in_run, "precision: no such type", 3, "precision hostile gives weights dtype 99"},
       {in_run, "precision: no type at all", 3, "precision hostile gives activations dtype 0"},
-      {in_run, "precision: another tier", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: another part", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: other activations", 3, "this kernel of hostile computes f32"},
       {in_run, "precision: gradients of two types", 3,

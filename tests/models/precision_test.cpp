@@ -15,10 +15,9 @@ TEST_CASE("fp32 places every role but the optimizer's states and touches nothing
   const eng_unit unit = {sizeof(eng_unit), 1, 0, 0, 4096};
   for (int32_t role :
        {ENG_ROLE_WEIGHT, ENG_ROLE_MASTER, ENG_ROLE_STATE, ENG_ROLE_PARTIAL, ENG_ROLE_GRAD, ENG_ROLE_ACT}) {
-    eng_view view = {sizeof(eng_view), ENG_U8, 3, 5, 4096};
-    REQUIRE(fp32.place(self, role == ENG_ROLE_ACT ? nullptr : &unit, 0, role, &view, nullptr) == ENG_OK);
+    eng_view view = {sizeof(eng_view), ENG_U8, 5, 0, 4096};
+    REQUIRE(fp32.place(self, role == ENG_ROLE_ACT ? nullptr : &unit, role, &view, nullptr) == ENG_OK);
     CHECK(view.dtype == (role == ENG_ROLE_STATE ? ENG_U8 : ENG_F32));
-    CHECK(view.tier == 3);
     CHECK(view.part == 5);
     CHECK(view.count == 4096);
   }

@@ -132,10 +132,10 @@ struct OneDtype {
     const eng_axis table = {sizeof(eng_axis), 0, nullptr, nullptr, place, nullptr, nullptr, nullptr, 0, 0, nullptr};
     return {{"precision", "one", table, std::make_shared<OneDtype>(*this)}};
   }
-  static eng_status place(void* self, const eng_unit* unit, uint32_t, int32_t, eng_view* io, eng_error*) {
+  static eng_status place(void* self, const eng_unit* unit, int32_t, eng_view* io, eng_error*) {
     const auto& one = *static_cast<const OneDtype*>(self);
     io->dtype = unit && (unit->flags & ENG_PARAM_FP32) ? ENG_F32 : one.dtype;
-    if (one.meddle) io->tier = 1;
+    if (one.meddle) io->part = 1;
     return ENG_OK;
   }
 };

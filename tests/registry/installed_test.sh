@@ -21,6 +21,8 @@ for header in "$source"/../abi/engine/*.h; do
   cmp "$header" "$(variable includedir)/engine/${header##*/}"
 done
 [[ -e $(variable plugindir)/cpu.eng.so ]] || { echo "plugindir of engine-abi.pc is $(variable plugindir): no plugins there"; exit 1; }
+[[ $(variable abi) == 1.0 && " $(variable frozen) " == *" tokenizer "* && $(variable frozen_since) == 2026-11-28 ]] ||
+  { echo "engine-abi.pc does not say what is frozen"; exit 1; }
 [[ -x $(variable command) && -e $(variable rustdir)/src/abi.rs ]] || { echo "command or rustdir of engine-abi.pc is wrong"; exit 1; }
 
 # Outside of the source tree, with nothing but what pkg-config says.

@@ -170,11 +170,11 @@ World::~World() {
 
 Id World::part(uint32_t rank, int32_t role) const {
   const eng_unit unit = {sizeof(eng_unit), 1, 0, 0, 4096 * size()};
-  eng_view view = {sizeof(eng_view), ENG_BF16, 3, 77, 4096 * size()};
+  eng_view view = {sizeof(eng_view), ENG_BF16, 77, 0, 4096 * size()};
   eng::Sink sink;
-  sink.check(table_.place(selves_[rank], role == ENG_ROLE_ACT ? nullptr : &unit, 0, role, &view, sink.get()),
+  sink.check(table_.place(selves_[rank], role == ENG_ROLE_ACT ? nullptr : &unit, role, &view, sink.get()),
              eng::Exit::bug, "place");
-  need(view.dtype == ENG_BF16 && view.tier == 3 && view.count == 4096 * size(), "place changed another axis");
+  need(view.dtype == ENG_BF16 && view.count == 4096 * size(), "place changed another axis");
   return view.part;
 }
 
@@ -201,8 +201,8 @@ World::Moved World::move(int32_t role, const std::vector<Floats>& src, const std
     } else {
       source = rank.add(src[r]);
     }
-    const eng_view a = {sizeof(eng_view), ENG_F32, 0, from[r], dst_count},
-                   b = {sizeof(eng_view), ENG_F32, 0, to[r], dst_count};
+    const eng_view a = {sizeof(eng_view), ENG_F32, from[r], 0, dst_count},
+                   b = {sizeof(eng_view), ENG_F32, to[r], 0, dst_count};
     const eng_move m = {sizeof(eng_move), role, 1, 0, source, dst[r], &a, &b, nullptr, 0, 0};
     eng::Sink sink;
     sink.check(table_.move(selves_[r], &rank, &m, sink.get()), eng::Exit::bug, "move");
@@ -245,7 +245,7 @@ World::Moved World::gather(int32_t role, const Floats& whole, bool in_place) {
 std::string World::refusal(int32_t role, Id from, Id to) {
   Recorder rank(*ranks_[0]);
   const Id src = rank.add(Floats(64)), dst = rank.add(Floats(64));
-  const eng_view a = {sizeof(eng_view), ENG_F32, 0, from, 64}, b = {sizeof(eng_view), ENG_F32, 0, to, 64};
+  const eng_view a = {sizeof(eng_view), ENG_F32, from, 0, 64}, b = {sizeof(eng_view), ENG_F32, to, 0, 64};
   const eng_move m = {sizeof(eng_move), role, 1, 0, src, dst, &a, &b, nullptr, 0, 0};
   eng::Sink sink;
   const eng_status s = table_.move(selves_[0], &rank, &m, sink.get());

@@ -57,7 +57,7 @@ void doctor(const Common& common) {
   std::string text;
   while (std::getline(cpu, text))
     if (text.rfind("model name", 0) == 0) break;
-  print_out("engine {}  ABI {} ({})\n", version, ENG_ABI_MAJOR, ENG_ABI_DRAFT_ID);
+  print_out("engine {}  ABI {}.{}\n", version, ENG_ABI_MAJOR, ENG_ABI_MINOR);
   print_out("cpu     {}\n", text.size() > 13 ? text.substr(13) : "unknown");
   auto registry = scan_plugins(common);
   for (const std::string& name : registry->names(ENG_DEVICE_KIND)) {

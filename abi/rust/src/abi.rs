@@ -5,9 +5,9 @@
 use std::os::raw::{c_char, c_void};
 
 /// For eng_plugin.draft_id.
-pub const ENG_ABI_DRAFT: *const c_char = "draft-9\0".as_ptr() as *const c_char;
+pub const ENG_ABI_DRAFT: *const c_char = "1.0\0".as_ptr() as *const c_char;
 pub const ENG_ABI_MINOR: u32 = 0;
-pub const ENG_ABI_DRAFT_ID: &str = "draft-9";
+pub const ENG_ABI_DRAFT_ID: &str = "1.0";
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ pub struct eng_axis {
     pub minor: u32,
     pub create: Option<unsafe extern "C" fn(*const eng_options, *mut eng_build, *mut *mut c_void, *mut eng_error) -> eng_status>,
     pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
-    pub place: Option<unsafe extern "C" fn(*mut c_void, *const eng_unit, u32, i32, *mut eng_view, *mut eng_error) -> eng_status>,
+    pub place: Option<unsafe extern "C" fn(*mut c_void, *const eng_unit, i32, *mut eng_view, *mut eng_error) -> eng_status>,
     pub r#move: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_move, *mut eng_error) -> eng_status>,
     pub states: Option<unsafe extern "C" fn(*mut c_void, *mut eng_policy_state, u32, *mut u32, *mut eng_error) -> eng_status>,
     pub update: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_policy_update, *mut eng_error) -> eng_status>,
@@ -1643,8 +1643,8 @@ impl eng_update {
 pub struct eng_view {
     pub struct_size: u32,
     pub dtype: i32,
-    pub tier: i32,
     pub part: eng_id,
+    pub reserved: u32,
     pub count: u64,
 }
 // Which thread may use a table: its header says it.
@@ -1931,14 +1931,14 @@ pub const ENG_ZERO_KIND: &str = "eng.zero/1";
 /// What a description begins with: engine/plugin.h, "Drafts".
 #[macro_export]
 macro_rules! eng_drafts {
-    () => { "draft = 'draft-9'\n[drafts]\n" };
+    () => { "[drafts]\n" };
 }
 
-/// The line in [drafts] of one kind.
+/// The line in [drafts] of one kind; none of a frozen one.
 #[macro_export]
 macro_rules! eng_draft {
     (comm) => { "'eng.comm/1' = 'comm-5'\n" };
-    (data) => { "'eng.data/1' = 'data-3'\n" };
+    (data) => { "" };
     (device) => { "'eng.device/1' = 'device-5'\n" };
     (documents) => { "'eng.documents/1' = 'documents-1'\n" };
     (embed) => { "'eng.embed/1' = 'embed-3'\n" };
@@ -1949,11 +1949,11 @@ macro_rules! eng_draft {
     (observer) => { "'eng.observer/1' = 'observer-2'\n" };
     (ops) => { "'eng.ops/1' = 'ops-7'\n" };
     (optimizer) => { "'eng.optimizer/1' = 'optimizer-6'\n" };
-    (precision) => { "'eng.precision/1' = 'precision-6'\n" };
-    (zero) => { "'eng.zero/1' = 'zero-5'\n" };
-    (schedule) => { "'eng.schedule/1' = 'schedule-1'\n" };
+    (precision) => { "'eng.precision/1' = 'precision-7'\n" };
+    (zero) => { "'eng.zero/1' = 'zero-6'\n" };
+    (schedule) => { "" };
     (tier) => { "'eng.tier/1' = 'tier-2'\n" };
-    (tokenizer) => { "'eng.tokenizer/1' = 'tokenizer-1'\n" };
+    (tokenizer) => { "" };
     (transform) => { "'eng.transform/1' = 'transform-1'\n" };
 }
 
@@ -2623,8 +2623,8 @@ mod layout {
         check!(eng_update, seed, 56, 8);
         check!(eng_view, struct_size, 0, 4);
         check!(eng_view, dtype, 4, 4);
-        check!(eng_view, tier, 8, 4);
-        check!(eng_view, part, 12, 4);
+        check!(eng_view, part, 8, 4);
+        check!(eng_view, reserved, 12, 4);
         check!(eng_view, count, 16, 8);
         check!(eng_world, struct_size, 0, 4);
         check!(eng_world, rank, 4, 4);

@@ -47,9 +47,8 @@ static eng_status create(const eng_options* options, eng_build* b, void** self, 
 static void destroy(void* self) {
   (void)self;
 }
-static eng_status place(void* self, const eng_unit* unit, uint32_t piece, int32_t role, eng_view* io,
-                        eng_error* error) {
-  (void)self, (void)unit, (void)piece, (void)error;
+static eng_status place(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error* error) {
+  (void)self, (void)unit, (void)error;
   if (role == ENG_ROLE_WEIGHT) io->dtype = ENG_BF16;
   return ENG_OK;
 }

@@ -44,10 +44,9 @@ static void destroy(void* self) {
   (void)self;
 }
 
-static eng_status place(void* self, const eng_unit* unit, uint32_t piece, int32_t role, eng_view* io,
-                        eng_error* error) {
+static eng_status place(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error* error) {
   const int keep = unit && (unit->flags & ENG_PARAM_FP32);
-  (void)piece, (void)error;
+  (void)error;
   if ((role == ENG_ROLE_WEIGHT || role == ENG_ROLE_PARTIAL) && !keep) io->dtype = *(const int32_t*)self;
   return ENG_OK;
 }

@@ -112,15 +112,13 @@ static eng_status create_precision(const eng_options* options, eng_build* b, voi
   return ENG_OK;
 }
 
-static eng_status place_precision(void* self, const eng_unit* unit, uint32_t piece, int32_t role, eng_view* io,
-                                  eng_error* error) {
-  (void)self, (void)piece;
+static eng_status place_precision(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error* error) {
+  (void)self;
   ENTER("precision.place");
   if (unit) ENTER("precision.place of a unit");
   if (is("precision: no such type") && unit) io->dtype = 99;
   if (is("precision: no type at all")) io->dtype = 0;
   if (is("precision: whole numbers") && role == ENG_ROLE_WEIGHT) io->dtype = ENG_I32;
-  if (is("precision: another tier")) io->tier = 7;
   if (is("precision: another part")) io->part = 7;
   if (is("precision: other activations") && role == ENG_ROLE_ACT) io->dtype = ENG_F16;
   if (is("precision: gradients of two types") && role == ENG_ROLE_PARTIAL) io->dtype = ENG_F64;
@@ -259,9 +257,8 @@ static eng_status create_zero(const eng_options* options, eng_build* b, void** s
   return ENG_OK;
 }
 
-static eng_status place_zero(void* self, const eng_unit* unit, uint32_t piece, int32_t role, eng_view* io,
-                             eng_error* error) {
-  (void)unit, (void)piece;
+static eng_status place_zero(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error* error) {
+  (void)unit;
   ENTER("zero.place");
   io->part = role == ENG_ROLE_PARTIAL || role == ENG_ROLE_ACT ? 0 : ((const parts*)self)->part;
   if (is("zero: an unknown part")) io->part = 4711;

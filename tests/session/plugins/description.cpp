@@ -9,8 +9,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The frame and the drafts of all kinds but data.
-const std::string drafts = "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_;
+// The drafts of two kinds.
+const std::string drafts = "[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_;
 const std::string head = drafts + "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'Apache-2.0'\n";
 const std::string lion = head + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n";
 
@@ -79,12 +79,12 @@ TEST_CASE("a description lists the ops of other plugins that it uses") {
 TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK(refusal(lion) == "");
   CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
-  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 13"));
+  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 12"));
   CHECK_THAT(refusal(std::string("[\0x]", 4)), Contains("description is not TOML: line 1, column 2"));
   CHECK_THAT(refusal("d\xc3\xa4 = 1"), Contains("a character outside ASCII"));
   CHECK(refusal(lion + "summary = 'd\xc3\xa4'  # \xc3\xa4\n") == "");
-  CHECK_THAT(refusal(""), Contains("'draft' is missing"));
-  CHECK_THAT(refusal("draft = 'draft-0'"), Contains("built from ABI draft 'draft-0', this engine speaks draft"));
+  CHECK_THAT(refusal(""), Contains("[plugin] is missing"));
+  CHECK_THAT(refusal("draft = 'draft-0'"), Contains("built from ABI draft 'draft-0', this engine speaks ABI 1.0"));
   CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'"), Contains("[plugin] is missing"));
   CHECK_THAT(refusal(head), Contains("[[provides]] is missing"));
   CHECK_THAT(refusal(head + "homepage = 'x'\n"), Contains("[plugin]: unknown key 'homepage'"));
@@ -129,6 +129,21 @@ TEST_CASE("a kind of another draft is refused by itself, with both drafts") {
   CHECK_THAT(refused[0], Contains("eng.model/1: the description does not say which draft") &&
                              Contains("add [drafts] 'eng.model/1' = '" ENG_MODEL_DRAFT "'"));
   CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n'eng.model/1' = 3\n"), Contains("must be a text"));
+}
+
+TEST_CASE("a frozen kind needs no draft; its last one is still read") {
+  const auto refused = [](const std::string& first) {
+    eng::Description d;
+    const std::string plugin = "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'MIT'\n";
+    REQUIRE(eng::parse_description(first + plugin + "[[provides]]\nkind = 'eng.data/1'\nname = 'd'\n", d) == "");
+    return d.provides[0].refused;
+  };
+  CHECK(refused("") == "");
+  CHECK(refused("[drafts]\n") == "");
+  CHECK(refused("draft = 'draft-9'\n[drafts]\n'eng.data/1' = 'data-3'\n") == "");
+  CHECK(refused("[drafts]\n'eng.data/1' = 'data-2'\n") ==
+        "eng.data/1: built from draft 'data-2' of it, this engine speaks 1.0 and its last draft 'data-3': rebuild the "
+        "plugin");
 }
 
 TEST_CASE("a kind that is none is told with the nearest one") {

@@ -69,7 +69,7 @@ TEST_CASE("each kind of bad file is refused with its reason, without running it"
   CHECK_THAT(refused("no_section"), Contains("has no section .eng_plugin"));
   CHECK_THAT(refused("bad_toml"), Contains("description is not TOML: line 4"));
   CHECK_THAT(refused("wrong_draft"),
-             Contains("built from ABI draft 'draft-0', this engine speaks draft '" ENG_ABI_DRAFT_ID));
+             Contains("built from ABI draft 'draft-0', this engine speaks ABI " ENG_ABI_DRAFT_ID));
   const auto written = [&](const std::string& name, const std::string& text) {
     std::ofstream(folder.path / name, std::ios::binary) << text;
     fs::permissions(folder.path / name, fs::perms(0644));

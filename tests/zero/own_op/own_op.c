@@ -55,9 +55,8 @@ static eng_status create(const eng_options* options, eng_build* b, void** self, 
 static void destroy(void* self) {
   (void)self;
 }
-static eng_status place(void* self, const eng_unit* unit, uint32_t piece, int32_t role, eng_view* io,
-                        eng_error* error) {
-  (void)self, (void)unit, (void)piece, (void)error;
+static eng_status place(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error* error) {
+  (void)self, (void)unit, (void)error;
   io->part = role == ENG_ROLE_GRAD ? own : 0;
   return ENG_OK;
 }

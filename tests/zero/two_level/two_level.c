@@ -112,9 +112,8 @@ static void destroy(void* self) {
   free(self);
 }
 
-static eng_status place(void* self, const eng_unit* unit, uint32_t piece, int32_t role, eng_view* io,
-                        eng_error* error) {
-  (void)unit, (void)piece, (void)error;
+static eng_status place(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error* error) {
+  (void)unit, (void)error;
   io->part = role == ENG_ROLE_PARTIAL || role == ENG_ROLE_ACT ? 0 : ((const strategy*)self)->part;
   return ENG_OK;
 }

@@ -24,7 +24,7 @@ eng_status create_parts(const eng_options*, eng_build* b, void** self, eng_error
   return ENG_OK;
 }
 
-eng_status place_parts(void* self, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
+eng_status place_parts(void* self, const eng_unit*, int32_t role, eng_view* io, eng_error*) {
   io->part = role == ENG_ROLE_PARTIAL || role == ENG_ROLE_ACT ? 0 : static_cast<const Parts*>(self)->id;
   return ENG_OK;
 }

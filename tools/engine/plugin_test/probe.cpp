@@ -139,9 +139,9 @@ void probe(const Candidate& file, Sheet& sheet) {
     const eng_plugin* root = query(ENG_ABI_MINOR);
     if (root != query(ENG_ABI_MINOR)) throw Broken("eng_plugin_query_1 gives two tables");
     copy_struct(root, &plugin, sizeof plugin, sizeof plugin, "its eng_plugin table");
-    if (std::strcmp(plugin.draft_id, ENG_ABI_DRAFT_ID) != 0)
-      throw Broken(fmt::format("built from ABI draft '{}', this engine speaks draft '{}'",
-                               one_line(plugin.draft_id, 60), ENG_ABI_DRAFT_ID));
+    if (!speaks(plugin.draft_id))
+      throw Broken(fmt::format("built from ABI draft '{}', this engine speaks ABI {}", one_line(plugin.draft_id, 60),
+                               ENG_ABI_DRAFT_ID));
     const char* text = plugin.describe();
     if (!text || d.text != text)
       throw Broken("describe() differs from the section .eng_plugin: let it return eng_description");

@@ -90,11 +90,11 @@ eng_status create_policy(const eng_options*, eng_build* b, void** self, eng_erro
 
 void destroy_policy(void*) {}
 
-eng_status place(void*, const eng_unit*, uint32_t, int32_t, eng_view*, eng_error*) {
+eng_status place(void*, const eng_unit*, int32_t, eng_view*, eng_error*) {
   return ENG_OK;
 }
 
-eng_status place_f64(void*, const eng_unit*, uint32_t, int32_t, eng_view* io, eng_error*) {
+eng_status place_f64(void*, const eng_unit*, int32_t, eng_view* io, eng_error*) {
   io->dtype = ENG_F64;
   return ENG_OK;
 }

@@ -50,7 +50,7 @@ void destroy(void* self) {
 }
 
 // On entry io->dtype is f32. A model marks what must stay so: norms, for example. Activations have no unit.
-eng_status place(void* self, const eng_unit* unit, uint32_t, int32_t role, eng_view* io, eng_error*) {
+eng_status place(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error*) {
   const Policy& policy = *static_cast<const Policy*>(self);
   const bool stays = !unit || (unit->flags & ENG_PARAM_FP32);
   const bool narrow = role == ENG_ROLE_WEIGHT || (role == ENG_ROLE_PARTIAL && policy.narrow_sums);

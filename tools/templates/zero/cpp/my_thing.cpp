@@ -57,7 +57,7 @@ void destroy(void* self) {
 }
 
 // A rank's own gradients and activations are always whole: every rank has its own sequences.
-eng_status place(void* self, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
+eng_status place(void* self, const eng_unit*, int32_t role, eng_view* io, eng_error*) {
   const Strategy& z = *static_cast<const Strategy*>(self);
   const bool in_parts = role == ENG_ROLE_MASTER || role == ENG_ROLE_STATE || role == ENG_ROLE_GRAD ||
                         (role == ENG_ROLE_WEIGHT && z.weights);
