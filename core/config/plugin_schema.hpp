@@ -8,6 +8,13 @@
 
 namespace eng {
 
+// Tensors of the files beside those of the model: one of the files holds several of the model, or the reverse. Of each,
+// the names as patterns, one of which is alone.
+struct Regroup {
+  std::vector<std::string> files, model;
+  int64_t axis = 0;  // along which they lie one after the other, in the files
+};
+
 // [provides.pretrained] of a model plugin (engine/plugin.h): how its options are spelled in a Hugging Face config.json.
 // A path is a key of config.json, with dots for nested keys; values are JSON texts.
 struct Pretrained {
@@ -23,6 +30,8 @@ struct Pretrained {
   Pairs rename;                             // prefixes of tensor names: accepted -> the plugin's
   Pairs tied;                               // an optional tensor that is no parameter -> the tensor it must equal
   std::vector<std::string> ignore_tensors;  // suffixes
+  std::vector<std::string> transpose = {};  // patterns of names in the files
+  std::vector<Regroup> regroup = {};        // `split`, then `join`
 };
 
 // The options of what a plugin provides, and their presets.

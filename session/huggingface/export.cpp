@@ -13,6 +13,7 @@
 #include "session/checkpoint/convert.hpp"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/file.hpp"
+#include "session/huggingface/arrangement.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/json.hpp"
 
@@ -41,10 +42,10 @@ struct Shard {
 };
 
 // In the order of the model; a new file starts where the next tensor would exceed `limit`.
-std::vector<Shard> divide(const std::vector<ManifestTensor>& parameters, int32_t dtype, uint64_t limit) {
+std::vector<Shard> divide(const std::vector<TensorShape>& tensors, int32_t dtype, uint64_t limit) {
   std::vector<Shard> out(1);
   uint64_t bytes = 0;
-  for (const ManifestTensor& t : parameters) {
+  for (const TensorShape& t : tensors) {
     const uint64_t size = element_count(t.shape, t.name) * dtype_size(dtype);
     if (bytes && bytes + size > limit) {
       out.emplace_back();
@@ -71,32 +72,73 @@ std::string index_text(const std::vector<Shard>& shards) {
   return Json::object({{"metadata", Json::object({{"total_size", bytes}})}, {"weight_map", map}}).dump(2) + "\n";
 }
 
-// Writes the tensors and returns the checksum of each.
-std::map<std::string, std::string> write_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters,
-                                                 const fs::path& folder, std::vector<Shard>& shards) {
-  std::map<std::string, std::pair<Shard*, Checksum>> sums;
-  int32_t dtype = 0;
-  for (Shard& shard : shards) {
-    shard.file = std::make_unique<FileWriter>(folder / shard.name, shard.header.size() + shard.data_bytes());
-    shard.file->write(shard.header.data(), shard.header.size());
-    for (const StoredTensor& t : shard.tensors) sums[t.name].first = &shard, dtype = t.dtype;
+// Writes the tensors of the shards, which come in their order, and keeps the checksum of each.
+class Writer {
+ public:
+  Writer(const fs::path& folder, std::vector<Shard>& shards, int32_t dtype) : shards_(shards), dtype_(dtype) {
+    for (Shard& shard : shards) {
+      shard.file = std::make_unique<FileWriter>(folder / shard.name, shard.header.size() + shard.data_bytes());
+      shard.file->write(shard.header.data(), shard.header.size());
+      for (const StoredTensor& t : shard.tensors) sums_[t.name].first = &shard;
+    }
   }
+  void write(const std::string& name, const void* data, uint64_t count) {
+    auto& [shard, sum] = sums_.at(name);
+    const uint64_t bytes = count * dtype_size(dtype_);
+    sum.add(data, bytes);
+    shard->file->write(data, bytes);
+  }
+  std::map<std::string, std::string> finish() {
+    for (Shard& shard : shards_) shard.file->finish();
+    std::map<std::string, std::string> out;
+    for (const auto& [name, entry] : sums_) out[name] = entry.second.hex();
+    return out;
+  }
+
+ private:
+  std::vector<Shard>& shards_;
+  int32_t dtype_;
+  std::map<std::string, std::pair<Shard*, Checksum>> sums_;
+};
+
+// A checkpoint delivers its tensors in its own order, which is that of the shards.
+void copy_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters, int32_t dtype,
+                  Writer& writer) {
   std::vector<char> memory;
-  // A checkpoint delivers its tensors in its own order, which is that of the shards.
   const Fill fill = [&](const TensorSpec& t, uint64_t, uint64_t count, const void* host) {
     if (!t.exported) return;
-    auto& [shard, sum] = sums.at(t.name);
     const uint64_t bytes = count * dtype_size(dtype);
     if (memory.size() < bytes) memory.resize(bytes);
     convert(t.dtype, host, dtype, memory.data(), count);
-    sum.add(memory.data(), bytes);
-    shard->file->write(memory.data(), bytes);
+    writer.write(t.name, memory.data(), count);
   };
   load_checkpoint(checkpoint, whole(parameters), fill, {}, kParameterRole);
-  for (Shard& shard : shards) shard.file->finish();
-  std::map<std::string, std::string> out;
-  for (const auto& [name, entry] : sums) out[name] = entry.second.hex();
-  return out;
+}
+
+// If the files have other tensors than the model: each is gathered from the checkpoint, after all of this was checked.
+void rearrange_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters,
+                       const std::vector<ManifestTensor>& exported, const Arrangement& arranged, int32_t dtype,
+                       Writer& writer) {
+  load_checkpoint(
+      checkpoint, whole(parameters), [](auto&&...) {}, {}, kParameterRole);
+  const OpenCheckpoint in(checkpoint);
+  std::vector<char> stored, memory;
+  const ReadSource read = [&](size_t source, uint64_t first, uint64_t count, void* to) {
+    const ManifestTensor& t = exported[source];
+    stored.resize(std::max<uint64_t>(stored.size(), count * dtype_size(t.dtype)));
+    in.read(t, first, count, stored.data());
+    convert(t.dtype, stored.data(), dtype, to, count);
+  };
+  for (size_t k = 0; k < arranged.files.size(); ++k) {
+    const TensorShape& t = arranged.files[k];
+    const uint64_t all = element_count(t.shape, t.name), most = gather_tile(arranged.from_model[k]);
+    memory.resize(most * dtype_size(dtype));
+    for (uint64_t first = 0, n = 0; first < all; first += n) {
+      n = std::min(most, all - first);
+      gather(arranged.from_model[k], first, n, dtype_size(dtype), read, memory.data());
+      writer.write(t.name, memory.data(), n);
+    }
+  }
 }
 
 // Opens the written files like any reader, and compares every byte.
@@ -147,13 +189,22 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
   std::vector<ManifestTensor> exported = stored;
   std::erase_if(exported, [](const ManifestTensor& t) { return !t.exported; });
-  std::vector<Shard> shards = divide(exported, dtype, shard_bytes);
+  std::vector<TensorShape> shapes;
+  for (const ManifestTensor& t : exported) shapes.push_back({t.name, t.shape});
+  const Arrangement arranged = arrange(shapes, plugin.pretrained, checkpoint.string());
+  std::vector<Shard> shards = divide(arranged.files, dtype, shard_bytes);
   const fs::path target = fs::absolute(to).lexically_normal(),
                  name = target.has_filename() ? target : target.parent_path();
-  Exported out{0, exported.size(), shards.size(), stored.size() - exported.size(), {}, {}};
+  Exported out{0, arranged.files.size(), shards.size(), stored.size() - exported.size(), {}, {}};
   const fs::path temporary = new_folder_beside(name);
   try {
-    const auto sums = write_tensors(checkpoint, {stored.begin(), stored.end()}, temporary, shards);
+    Writer writer(temporary, shards, dtype);
+    const std::vector<TensorSpec> parameters(stored.begin(), stored.end());
+    if (arranged.plain())
+      copy_tensors(checkpoint, parameters, dtype, writer);
+    else
+      rearrange_tensors(checkpoint, parameters, exported, arranged, dtype, writer);
+    const auto sums = writer.finish();
     Json before = Json::object();
     if (!origin.empty()) {
       before = read_config_json(origin / "config.json");

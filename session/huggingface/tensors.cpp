@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/huggingface/arrangement.hpp"
 #include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensor_names.hpp"
 #include "session/huggingface/torch_file.hpp"
@@ -16,7 +17,7 @@ namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr uint64_t kTile = 256u << 10;  // elements at a time
+constexpr uint64_t kTile = 256u << 10;  // elements at a time, when tensors are compared
 constexpr uint64_t kMaxIndex = 64u << 20;
 constexpr size_t kMostTold = 1000;
 
@@ -48,10 +49,6 @@ struct Stored {
   const WeightsFile* file;
   const StoredTensor* tensor;
 };
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
 
 // The files of a Hugging Face directory that hold its weights.
 struct WeightFiles {
@@ -93,10 +90,11 @@ WeightFiles weight_files(const fs::path& directory) {
 // An opened Hugging Face directory: its tensors under the plugin's names.
 class Source {
  public:
-  Source(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters)
+  // `expected`: the tensors that it should have.
+  Source(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShape>& expected)
       : pretrained_(pretrained) {
     std::set<std::string> known;
-    for (const TensorShare& p : parameters) known.insert(p.name);
+    for (const TensorShape& t : expected) known.insert(t.name);
     for (const auto& [optional, other] : pretrained.tied) known.insert(optional);
     const TensorNames names(std::move(known), pretrained);
     const WeightFiles found = weight_files(directory);
@@ -116,11 +114,12 @@ class Source {
       problems_.push_back(fmt::format("{}: is not in {}, where the index says it is", name, file));
   }
 
-  // Pairs each parameter with its tensor, in the order of the files. Other tensors are in `rest`.
-  std::vector<std::pair<Stored, const TensorShare*>> match(const std::vector<TensorShare>& parameters) {
-    std::vector<std::pair<Stored, const TensorShare*>> out;
-    for (const TensorShare& p : parameters) {
+  // Finds each expected tensor; nullptr for one that may be missing. Others are in `rest`.
+  std::vector<const Stored*> match(const std::vector<TensorShape>& expected) {
+    std::vector<const Stored*> out;
+    for (const TensorShape& p : expected) {
       const auto found = tensors_.find(p.name);
+      out.push_back(found == tensors_.end() ? nullptr : &found->second);
       if (found == tensors_.end() && p.optional) continue;
       if (found == tensors_.end()) {
         problems_.push_back(fmt::format("{} {}: is missing", p.name, shape_text(p.shape)));
@@ -140,14 +139,19 @@ class Source {
       if (t.dtype != ENG_F32 && t.dtype != ENG_BF16 && t.dtype != ENG_F16)
         problems_.push_back(
             fmt::format("{}: holds {}; F32, BF16 and F16 are read", p.name, dtype_safetensors(t.dtype)));
-      out.emplace_back(found->second, &p);
       used_.insert(p.name);
     }
-    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.first.file->path(), a.first.tensor->begin) <
-             std::pair(b.first.file->path(), b.first.tensor->begin);
-    });
     return out;
+  }
+
+  // An optional tensor that is joined of several is missing as a whole, or not at all.
+  void judge_parts(const Arranged& made, const std::vector<TensorShape>& expected,
+                   const std::vector<const Stored*>& found) {
+    const auto there = [&](const Arranged::Part& part) { return found[part.source] != nullptr; };
+    if (std::none_of(made.parts.begin(), made.parts.end(), there)) return;
+    for (const Arranged::Part& part : made.parts)
+      if (const TensorShape& t = expected[part.source]; !there(part) && t.optional)
+        problems_.push_back(fmt::format("{} {}: is missing", t.name, shape_text(t.shape)));
   }
 
   // A stored head that is tied to the embedding must equal it. Any other remaining tensor is an error.
@@ -236,20 +240,46 @@ std::map<std::string, std::string> parse_weights_index(const std::string& text, 
 
 void load_tensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
                   const Fill& fill) {
-  Source source(directory, pretrained, parameters);
-  const auto pairs = source.match(parameters);
+  std::vector<TensorShape> model;
+  for (const TensorShare& p : parameters) model.push_back({p.name, p.shape, p.optional});
+  const Arrangement arranged = arrange(model, pretrained, directory.string());
+  Source source(directory, pretrained, arranged.files);
+  const std::vector<const Stored*> found = source.match(arranged.files);
+  for (const Arranged& made : arranged.from_files) source.judge_parts(made, arranged.files, found);
   source.judge_rest();
   source.raise(directory);
   if (!fill) return;
-  std::vector<float> in(kTile), out(kTile);
-  for (const auto& [stored, parameter] : pairs)
-    for (const Range& r : parameter->ranges)
+  // In the order of the files. An optional tensor that they lack is not filled.
+  const auto first_source = [&](size_t k) { return found[arranged.from_files[k].parts.front().source]; };
+  std::vector<size_t> order;
+  uint64_t most = 0;
+  for (size_t k = 0; k < parameters.size(); ++k) {
+    const Arranged& made = arranged.from_files[k];
+    if (std::any_of(made.parts.begin(), made.parts.end(), [&](const auto& part) { return !found[part.source]; }))
+      continue;
+    order.push_back(k);
+    most = std::max(most, gather_tile(made));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const Stored &x = *first_source(a), &y = *first_source(b);
+    return std::pair(x.file->path(), x.tensor->begin) < std::pair(y.file->path(), y.tensor->begin);
+  });
+  std::vector<float> in(most), out(most);
+  for (const size_t k : order) {
+    const TensorShare& parameter = parameters[k];
+    const Arranged& made = arranged.from_files[k];
+    const ReadSource read = [&](size_t file, uint64_t first, uint64_t count, void* to) {
+      const Stored& stored = *found[file];
+      stored.file->read(*stored.tensor, first, count, in.data());
+      convert(stored.tensor->dtype, in.data(), parameter.dtype, to, count);
+    };
+    for (const Range& r : parameter.ranges)
       for (uint64_t at = 0, n = 0; at < r.count; at += n) {
-        n = std::min(kTile, r.count - at);
-        stored.file->read(*stored.tensor, r.first + at, n, in.data());
-        convert(stored.tensor->dtype, in.data(), parameter->dtype, out.data(), n);
-        fill(*parameter, r.first + at, n, out.data());
+        n = std::min(gather_tile(made), r.count - at);
+        gather(made, r.first + at, n, dtype_size(parameter.dtype), read, out.data());
+        fill(parameter, r.first + at, n, out.data());
       }
+  }
 }
 
 }  // namespace eng

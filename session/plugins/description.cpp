@@ -59,13 +59,49 @@ Pretrained::Pairs read_pairs(const toml::node* list, const std::string& where) {
   return out;
 }
 
+// In a pattern of a name, `*` stands for one part between dots; patterns of one entry have as many of them.
+void check_patterns(const std::vector<std::string>& patterns, const std::string& where) {
+  std::set<size_t> numbers;
+  for (const std::string& pattern : patterns) {
+    size_t stars = 0;
+    for (size_t k = 0; k < pattern.size(); ++k) {
+      if (pattern[k] != '*') continue;
+      need((k == 0 || pattern[k - 1] == '.') && (k + 1 == pattern.size() || pattern[k + 1] == '.'),
+           "{}: in '{}', `*` must stand for a whole part of the name, between dots", where, pattern);
+      ++stars;
+    }
+    need(!pattern.empty(), "{}: a name is empty", where);
+    numbers.insert(stars);
+  }
+  need(numbers.size() == 1, "{}: names must be given, all with the same number of `*`", where);
+}
+
+// [{ from = "...", to = ["...", ...], axis = 0 }, ...]; in `join` it is `from` that is a list.
+void read_regroup(const toml::node* list, bool split, const std::string& where, std::vector<Regroup>& out) {
+  need(!list || list->is_array(), "{} must be a list of tables", where);
+  Schema keys = {text("from"), text("to"), {"axis", Type::integer, int64_t{0}, 0, 5}};
+  keys[split ? 1 : 0].type = Type::strings;
+  for (size_t k = 0; list && k < list->as_array()->size(); ++k) {
+    const std::string entry = fmt::format("{} number {}", where, k + 1);
+    const Preset given = read_table(list->as_array()->get(k), keys, entry);
+    Regroup made{texts_in(given, "from"), texts_in(given, "to")};
+    if (given.count("axis")) made.axis = std::get<int64_t>(given.at("axis"));
+    std::vector<std::string> all = made.files;
+    all.insert(all.end(), made.model.begin(), made.model.end());
+    check_patterns(all, entry);
+    need(all.size() > 2, "{}: '{}' must have at least two names", entry, split ? "to" : "from");
+    need(std::set(all.begin(), all.end()).size() == all.size(), "{}: a name is given twice", entry);
+    out.push_back(std::move(made));
+  }
+}
+
 Pretrained read_pretrained(const toml::node& node, const std::string& where) {
   const toml::table* inside = node.as_table();
   Schema keys = {text("model_type")};
   if (inside && (*inside)["model_type"].is_array()) keys[0].type = Type::strings;
-  for (const char* key : {"architectures", "recognise", "ignore", "ignore_tensors"})
+  for (const char* key : {"architectures", "recognise", "ignore", "ignore_tensors", "transpose"})
     keys.push_back({key, Type::strings});
-  const Preset given = read_table(&node, keys, where, {"fixed", "write", "rename", "tied"});
+  const Preset given = read_table(&node, keys, where, {"fixed", "write", "rename", "tied", "split", "join"});
   const toml::table& table = *inside;
   Pretrained out{texts_in(given, "model_type"),
                  texts_in(given, "architectures"),
@@ -75,7 +111,12 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
                  texts_in(given, "ignore"),
                  read_pairs(table.get("rename"), where + " 'rename'"),
                  read_pairs(table.get("tied"), where + " 'tied'"),
-                 texts_in(given, "ignore_tensors")};
+                 texts_in(given, "ignore_tensors"),
+                 texts_in(given, "transpose"),
+                 {}};
+  for (const std::string& pattern : out.transpose) check_patterns({pattern}, where + " 'transpose'");
+  read_regroup(table.get("split"), true, where + " 'split'", out.regroup);
+  read_regroup(table.get("join"), false, where + " 'join'", out.regroup);
   need(!out.model_types.empty() && !std::count(out.model_types.begin(), out.model_types.end(), ""),
        "{} 'model_type' must be one or more names", where);
   if (const toml::node* fixed = table.get("fixed"))

@@ -16,6 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (one.kind.empty() || one.name.empty()) std::abort();
     for (const eng::Option& option : one.schema.options)
       if (option.key.empty()) std::abort();
+    for (const eng::Regroup& group : one.schema.pretrained.regroup)
+      if ((group.files.size() == 1) == (group.model.size() == 1) || group.axis < 0) std::abort();
   }
   return 0;
 }

@@ -196,6 +196,9 @@ architectures = ['SnakeForCausalLM']
 rename = [['decoder.', 'model.decoder.']]
 tied = [['a', 'b'], ['c', 'd']]
 ignore_tensors = ['.inv_freq']
+transpose = ['h.*.qkv.weight']
+split = [{ from = 'h.*.qkv.weight', to = ['h.*.q', 'h.*.k', 'h.*.v'], axis = 1 }]
+join = [{ from = ['h.*.gate', 'h.*.up'], to = 'h.*.both' }]
 [provides.pretrained.fixed]
 dropout = 0.0
 layers = [[], 'x', true]
@@ -221,6 +224,14 @@ inner = { product = ['expand', 'width'] }
   CHECK(p.model_types == Texts{"snake"});
   CHECK(p.rename == eng::Pretrained::Pairs{{"decoder.", "model.decoder."}});
   CHECK(p.tied.size() == 2);
+  CHECK(p.transpose == Texts{"h.*.qkv.weight"});
+  REQUIRE(p.regroup.size() == 2);
+  CHECK(p.regroup[0].files == Texts{"h.*.qkv.weight"});
+  CHECK(p.regroup[0].model == Texts{"h.*.q", "h.*.k", "h.*.v"});
+  CHECK(p.regroup[0].axis == 1);
+  CHECK(p.regroup[1].files == Texts{"h.*.gate", "h.*.up"});
+  CHECK(p.regroup[1].model == Texts{"h.*.both"});
+  CHECK(p.regroup[1].axis == 0);
   CHECK(p.fixed.at("dropout") == Texts{"0.0"});
   CHECK(p.fixed.at("layers") == Texts{"[]", "\"x\"", "true"});
   CHECK(p.fixed.at("ssm_cfg.layer") == Texts{"\"Mamba1\""});
@@ -237,6 +248,19 @@ inner = { product = ['expand', 'width'] }
   CHECK_THAT(bad("model_type = 'a'\nrenames = []\n"), Contains("unknown key 'renames'"));
   CHECK_THAT(bad("model_type = 'a'\nrename = ['a', 'b']\n"), Contains("'rename' must be a list of pairs"));
   CHECK_THAT(bad("model_type = 'a'\ntied = [['a', 3]]\n"), Contains("'tied' must be a list of pairs"));
+  const auto odd = [&](const std::string& line) { return bad("model_type = 'a'\n" + line + "\n"); };
+  CHECK_THAT(odd("transpose = ['a.b*']"), Contains("in 'a.b*', `*` must stand for a whole part of the name"));
+  CHECK_THAT(odd("transpose = ['']"), Contains("'transpose': a name is empty"));
+  CHECK_THAT(odd("split = 3"), Contains("'split' must be a list of tables"));
+  CHECK_THAT(odd("split = [3]"), Contains("'split' number 1"));
+  CHECK_THAT(odd("split = [{ from = 'a', to = ['b', 'c'], axes = 1 }]"), Contains("unknown key 'axes'"));
+  CHECK_THAT(odd("split = [{ from = 'a', to = ['b', 'c'], axis = -1 }]"), Contains("'axis' must be"));
+  CHECK_THAT(odd("split = [{ from = 'a', to = ['b'] }]"), Contains("'to' must have at least two names"));
+  CHECK_THAT(odd("split = [{ from = 'a', to = ['b', 'b'] }]"), Contains("a name is given twice"));
+  CHECK_THAT(odd("split = [{ from = 'a.*', to = ['b.*', 'c'] }]"), Contains("the same number of `*`"));
+  CHECK_THAT(odd("split = [{ to = ['b', 'c'] }]"), Contains("'from' is missing"));
+  CHECK_THAT(odd("join = [{ from = ['a'], to = 'b' }]"), Contains("'from' must have at least two names"));
+  CHECK_THAT(odd("join = [{ from = ['a', 'b'], to = ['c', 'd'] }]"), Contains("'to' must be"));
   CHECK_THAT(bad("model_type = 'a'\nfixed = 3\n"), Contains("'fixed' must be a table"));
   CHECK_THAT(option("type = 'int'\njson = 3\n"), Contains("'json' must be"));
 }

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpt2_test.py BUILD: examples/plugins/gpt2, compiled with the headers alone, on directories of transformers.
+
+What is read and not trained is exported with the same bytes: on one rank, on two with cut parameters, in several files.
+Files of 2019, with other names and masks, give the same loss. It trains; what it learned is exported and read again.
+tests/models/gpt2_test.cpp compares losses and logits with those of transformers."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+from compiled import ROOT, compiled
+
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+GOLDEN = ROOT / "tests/models/hf_gpt2"
+CONFIG = """[model]
+from = "%s"
+embd_pdrop = 0.0
+resid_pdrop = 0.0
+[data]
+paths = ["text.txt"]
+validation = 0.1
+%s
+[train]
+steps = %d
+micro_batch = 2
+sequence_length = 32
+[optimizer]
+learning_rate = %g
+[device]
+threads = 1
+"""
+
+
+def tensors(folder):
+    """{name: (dtype, shape, bytes)} of a directory."""
+    out = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        data = path.read_bytes()
+        (size,) = struct.unpack_from("<Q", data)
+        for name, entry in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = (8 + size + at for at in entry["data_offsets"])
+                out[name] = entry["dtype"], entry["shape"], data[begin:end]
+    return out
+
+
+def write(path, named):
+    """A safetensors file of such tensors."""
+    header, data = {}, b""
+    for name, (dtype, shape, content) in named.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class Engine:
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, *args):
+        command = [str(BUILD / "tools/engine"), "--plugin-path", str(self.work / "plugins")]
+        done = subprocess.run(command + list(args), cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, check=False)
+        assert done.returncode == 0, f"{args}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def run(self, name, directory, *more, steps=1, rate=1e-30, data=""):
+        """The losses of its steps. A rate of 1e-30 changes no weight."""
+        (self.work / f"{name}.toml").write_text(CONFIG % (directory, data, steps, rate))
+        self("run", f"{name}.toml", "--out", name, "log.every=1", *more)
+        lines = (self.work / name / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
+
+    def export(self, name, *more):
+        to = self.work / f"{name}-hf"
+        shutil.rmtree(to, ignore_errors=True)
+        self("ckpt", "export", name, "--to", str(to), *more)
+        return to
+
+    def eval_loss(self, what, *more):
+        return json.loads(self("eval", what, "--json", *more))["loss"]
+
+
+def same_bytes(engine):
+    for name, data in (("saved", ""), ("wide", 'tokenizer = "bytes"')):
+        before = tensors(GOLDEN / name)
+        losses = engine.run(name, GOLDEN / name, data=data)
+        assert tensors(engine.export(name)) == before, name
+        sharded = engine.export(name, "--shard-bytes", "9000")
+        assert len(list(sharded.glob("*.safetensors"))) > 3 and tensors(sharded) == before, name
+        for zero in ("zero2", "zero3"):
+            two = engine.run(name + zero, GOLDEN / name, "--ranks", "2", f"zero.plugin={zero}", "train.micro_batch=1",
+                             data=data)
+            assert abs(two[0] - losses[0]) < 1e-5, (zero, two, losses)  # the losses of tokens are added in another order
+            assert tensors(engine.export(name + zero)) == before, (name, zero)
+    config = json.loads((engine.work / "saved-hf/config.json").read_text())
+    theirs = json.loads((GOLDEN / "saved/config.json").read_text())
+    for key in ("architectures", "model_type", "n_embd", "n_layer", "n_head", "activation_function", "vocab_size",
+                "eos_token_id"):
+        assert config[key] == theirs[key], key
+    assert (engine.work / "saved-hf/tokenizer.json").read_bytes() == (GOLDEN / "saved/tokenizer.json").read_bytes()
+    # Rounded to bf16 as any other model; read again and exported, these bytes stay too.
+    half = tensors(engine.export("saved", "--dtype", "bf16"))
+    engine.run("half", engine.work / "saved-hf")
+    assert tensors(engine.export("half", "--dtype", "bf16")) == half
+    assert {dtype for dtype, _, _ in half.values()} == {"BF16"} and half.keys() == tensors(GOLDEN / "saved").keys()
+
+
+def files_of_2019(engine):
+    hub = engine.work / "hub"
+    shutil.copytree(GOLDEN / "saved", hub)
+    named = {name.removeprefix("transformer."): value for name, value in tensors(hub).items()}
+    for k in range(2):
+        named[f"h.{k}.attn.bias"] = "F32", [1, 1, 4, 4], struct.pack("<16f", *([1.0] * 16))
+    write(hub / "model.safetensors", named)
+    assert engine.run("old", hub) == engine.run("new", GOLDEN / "saved")
+    assert tensors(engine.export("old")) == tensors(GOLDEN / "saved")
+
+
+def trains(engine):
+    losses = engine.run("trained", GOLDEN / "saved", steps=30, rate=3e-3)
+    assert losses[-1] < losses[0] - 1.5, losses
+    exported = engine.export("trained")
+    assert tensors(exported) != tensors(GOLDEN / "saved")
+    of_run, of_directory = engine.eval_loss("trained"), engine.eval_loss(str(exported), "--data", "trained.toml")
+    assert of_run == of_directory and of_run < losses[0] - 1.5, (of_run, of_directory)
+    assert engine("generate", str(exported), "the", "--tokens", "4", "--temperature", "0")
+
+
+def main():
+    os.umask(0o022)  # plugin folders that others can write to are refused
+    os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder).resolve()
+        (work / "plugins").mkdir()
+        (work / "text.txt").write_text("".join(f"the cat number {k * 7919 % 100} sat on the mat\n" for k in range(400)))
+        plugin = compiled(ROOT / "examples/plugins/gpt2/gpt2.cpp", work / "plugins/gpt2.eng.so")
+        engine = Engine(work)
+        same_bytes(engine)
+        files_of_2019(engine)
+        trains(engine)
+        engine("plugins", "test", str(plugin))
+    print("GPT-2 is read, trained and written")
+
+
+main()
