@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "core/plan/planner.hpp"
 #include "core/rewrite/recompute.hpp"
 #include "session/job/shown.hpp"
 #include "session/ranks/groups.hpp"

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "simulator.hpp"
 
 using namespace zero_test;
