@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/execute/device.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 
 namespace eng {
 

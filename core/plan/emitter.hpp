@@ -7,7 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 
 namespace eng {
 

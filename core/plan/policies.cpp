@@ -6,7 +6,7 @@
 #include <span>
 
 #include "core/base/text.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 
 namespace eng {
 namespace {

@@ -2,7 +2,7 @@
 // The optimizer's requirements for each parameter, asked before memory is laid out.
 #pragma once
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 
 namespace eng {
 

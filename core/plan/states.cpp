@@ -278,14 +278,6 @@ static std::vector<eng_id> ids_of(EmittingBuilder& builder, const std::vector<Vi
   return out;
 }
 
-void States::begin() {
-  run_hooks(&eng_axis::begin, Phase::begin, true);
-}
-
-void States::refresh() {
-  run_hooks(&eng_axis::update, Phase::update, false);
-}
-
 // At the beginning of a step policies write the scalars, after the norm their own states.
 void States::run_hooks(decltype(eng_axis::update) eng_axis::*hook, Phase phase, bool at_begin) {
   for (const Own& own : own_) {

@@ -56,8 +56,8 @@ class States {
   std::map<uint32_t, std::vector<View>> constants;  // per template
 
   // Let policies update their own states at the beginning of a step, and after the norm.
-  void begin();
-  void refresh();
+  void begin() { run_hooks(&eng_axis::begin, Phase::begin, true); }
+  void refresh() { run_hooks(&eng_axis::update, Phase::update, false); }
   // Makes the new weight from its master where the two have different homes, but for pieces that end at element `first`
   // or before.
   void publish(size_t u, uint64_t first = 0);

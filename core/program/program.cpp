@@ -9,6 +9,7 @@
 #include "core/autograd/backward.hpp"
 #include "core/base/error.hpp"
 #include "core/memory/layout.hpp"
+#include "core/plan/planner.hpp"
 #include "core/rewrite/freeze.hpp"
 #include "core/verify/verify.hpp"
 

@@ -2,7 +2,7 @@
 // From a model to a plan that can run: calls the passes in order.
 #pragma once
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "core/rewrite/transform.hpp"
 
 namespace eng {

@@ -7,13 +7,37 @@
 #include <new>
 
 #include "../common/error.hpp"
-#include "../common/plugin.hpp"
 #include "engine/ops.h"
 
 namespace zero {
 namespace {
 
+constexpr uint32_t role(int32_t r) {
+  return uint32_t{1} << r;
+}
+
+struct Strategy {
+  const char* name;
+  uint32_t parted;  // the roles of which a rank keeps a part
+};
+
+// Replicated data parallel: every rank keeps everything and does the whole update. Only reduced gradients are kept in
+// parts until the update. A micro-batch therefore moves as many bytes as with the other strategies, and a step needs
+// one more gather.
+constexpr Strategy none = {"none", role(ENG_ROLE_GRAD)};
+
+// The rank that has summed a range of the gradient updates that range, and the new weights are gathered.
+constexpr Strategy zero2 = {"zero2", role(ENG_ROLE_MASTER) | role(ENG_ROLE_STATE) | role(ENG_ROLE_GRAD)};
+
+// After zero2's sum the other ranges are not needed, so keeping them, as the name ZeRO 1 suggests, would waste memory.
+// This is therefore the same program under the name that people look for, whatever [train] reduce says.
+constexpr Strategy zero1 = {"zero1", zero2.parted};
+
+// Weights are gathered for each use and dropped after it. The update writes the part that is kept.
+constexpr Strategy zero3 = {"zero3", zero2.parted | role(ENG_ROLE_WEIGHT)};
+
 struct Object {
+  const Strategy& strategy;
   eng_part part{};  // the ranks that share the states, and which range of a piece is this one's
   eng_id part_id = 0;
   bool fast = false;
@@ -21,10 +45,11 @@ struct Object {
 
 using common::report;
 
+template <const Strategy& S>
 eng_status create(const eng_options* options, eng_build* b, void** self, eng_error* error) {
   int32_t fast = 0;
   if (eng_status s = options->get_bool(options, "fast", &fast, error)) return s;
-  Object made;
+  Object made{S};
   made.fast = fast != 0;
   made.part.struct_size = sizeof(eng_part);
   made.part.group = 1;  // all ranks
@@ -42,7 +67,8 @@ void destroy(void* self) {
 
 eng_status place(void* self, const eng_unit*, int32_t r, eng_view* io, eng_error*) {
   const bool known = r > 0 && r < 32;
-  io->part = known && (strategy.parted & role(r)) ? static_cast<Object*>(self)->part_id : 0;
+  const Object& o = *static_cast<Object*>(self);
+  io->part = known && (o.strategy.parted & role(r)) ? o.part_id : 0;
   return ENG_OK;
 }
 
@@ -82,35 +108,30 @@ eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   std::snprintf(text, sizeof text,
                 "%s gathers what it keeps in parts, and sums gradients over ranks; it cannot take role %d from part "
                 "%u to part %u (0: whole, its own part: %u)",
-                strategy.name, static_cast<int>(m->role), from, to, own);
+                o.strategy.name, static_cast<int>(m->role), from, to, own);
   return report(error, ENG_UNSUPPORTED, text);
 }
 
-const eng_axis table = {.struct_size = sizeof(eng_axis),
-                        .minor = 0,
-                        .create = create,
-                        .destroy = destroy,
-                        .place = place,
-                        .move = move,
-                        .states = nullptr,
-                        .update = nullptr,
-                        .flags = 0,
-                        .reserved = 0,
-                        .begin = nullptr};
-
-const char* describe() {
-  return strategy.description;
-}
-
-const void* get_interface(const char* kind, const char* name) {
-  return std::strcmp(kind, ENG_ZERO_KIND) == 0 && std::strcmp(name, strategy.name) == 0 ? &table : nullptr;
-}
-
-const eng_plugin plugin = common::plain_plugin(describe, get_interface);
+template <const Strategy& S>
+constexpr eng_axis table = {.struct_size = sizeof(eng_axis),
+                            .minor = 0,
+                            .create = create<S>,
+                            .destroy = destroy,
+                            .place = place,
+                            .move = move,
+                            .states = nullptr,
+                            .update = nullptr,
+                            .flags = 0,
+                            .reserved = 0,
+                            .begin = nullptr};
 
 }  // namespace
-}  // namespace zero
 
-ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
-  return &zero::plugin;
+const eng_axis* find(const char* name) {
+  if (std::strcmp(name, none.name) == 0) return &table<none>;
+  if (std::strcmp(name, zero1.name) == 0) return &table<zero1>;
+  if (std::strcmp(name, zero2.name) == 0) return &table<zero2>;
+  return std::strcmp(name, zero3.name) == 0 ? &table<zero3> : nullptr;
 }
+
+}  // namespace zero

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/execute/device.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "session/cards/card.hpp"
 #include "session/config/config.hpp"
 

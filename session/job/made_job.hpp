@@ -2,7 +2,7 @@
 // The job plugin of [job], as its plan and its run need it.
 #pragma once
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
 #include "session/train/setup.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/base/text.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "engine/ops.h"
 #include "session/ranks/exchange.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 
 namespace eng {
 

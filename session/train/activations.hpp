@@ -2,7 +2,7 @@
 // Activations by name: what a program may ask a step to keep.
 #pragma once
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 
 namespace eng {
 

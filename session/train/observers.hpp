@@ -2,7 +2,7 @@
 // [[observers]]: which there are, and which of their numbers are shown when.
 #pragma once
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "session/config/config.hpp"
 
 namespace eng {

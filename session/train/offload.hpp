@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/execute/tier.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "session/config/config.hpp"
 
 namespace eng {

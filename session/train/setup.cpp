@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "core/plan/planner.hpp"
 #include "core/rewrite/recompute.hpp"
 #include "session/job/shown.hpp"
 #include "session/ranks/groups.hpp"
@@ -168,29 +169,42 @@ static std::string left_ops(const Plan& plan, const Kernels& kernels) {
                      kernels.fallback()->device(), fmt::join(left, ", "));
 }
 
-// With neither `training` nor `generate`: only for evaluating.
-static Setup make_parts(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
-                        const Communicator* comm, Use use, const Readable& readable) {
-  Setup s;
-  if (use == Use::run) refuse_described(config);
-  registry.pin(config.section("plugins").strings("sha256"));
-  const Section &train = config.section("train"), &device = config.section("device"),
-                &precision = config.section("precision"), &optimizer = config.section("optimizer"),
-                &model = config.section("model"), &zero = config.section("zero");
-  const std::optional<Card> card = described_card(config);
-  if (has_kernels(config, card)) s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
-  s.target = make_target(config, registry, card, s.kernels.get(), world.size);
-  const Job* const job = readable.job;
-  if (!s.kernels) {
-    need_kernels(registry, ENG_MODEL_KIND, model.string("plugin"), s.target.device);
-    if (job)
-      need_kernels(registry, ENG_JOB_KIND, job->name, s.target.device);
-    else if (training)
-      need_kernels(registry, ENG_OPTIMIZER_KIND, optimizer.string("plugin"), s.target.device);
-  }
+namespace {
+// The arguments of the functions of setup.hpp.
+struct Asked {
+  const Config& config;
+  Registry& registry;
+  bool training;
+  int64_t generate;  // positions; with neither this nor `training`: only for evaluating
+  const World& world;
+  const Communicator* comm;  // null: not there
+  Use use;
+  const Readable& readable;
+  const Section& section(const char* name) const { return config.section(name); }
+};
+}  // namespace
+
+static void choose_target(Setup& s, const Asked& a) {
+  if (a.use == Use::run) refuse_described(a.config);
+  a.registry.pin(a.section("plugins").strings("sha256"));
+  const Section& device = a.section("device");
+  const std::optional<Card> card = described_card(a.config);
+  if (has_kernels(a.config, card)) s.kernels = std::make_unique<Kernels>(a.registry, device.string("plugin"), device);
+  s.target = make_target(a.config, a.registry, card, s.kernels.get(), a.world.size);
+  if (s.kernels) return;
+  need_kernels(a.registry, ENG_MODEL_KIND, a.section("model").string("plugin"), s.target.device);
+  if (a.readable.job)
+    need_kernels(a.registry, ENG_JOB_KIND, a.readable.job->name, s.target.device);
+  else if (a.training)
+    need_kernels(a.registry, ENG_OPTIMIZER_KIND, a.section("optimizer").string("plugin"), s.target.device);
+}
+
+static void make_policies(Setup& s, const Asked& a) {
+  const Section &precision = a.section("precision"), &optimizer = a.section("optimizer");
+  const Job* const job = a.readable.job;
   s.precision =
       make_precision(precision.string("plugin"),
-                     registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
+                     a.registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, a.world);
   if (job && s.precision.table.begin)
     throw Error(Exit::usage,
                 fmt::format("precision.plugin = \"{}\" scales the loss from step to step; a job takes no steps",
@@ -198,113 +212,144 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
                 "choose another, for example \"bf16\" or \"fp32\"");
   if (job)
     s.optimizer = job->asked;
-  else if (training)
-    s.optimizer = make_optimizer(optimizer.string("plugin"),
-                                 registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
-                                 optimizer, {train.integer("steps"), make_schedule(config, registry).peak});
-  const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
-  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(model_table.declare));
+  else if (a.training)
+    s.optimizer = make_optimizer(
+        optimizer.string("plugin"), a.registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
+        optimizer, {a.section("train").integer("steps"), make_schedule(a.config, a.registry).peak});
+}
+
+// Loads all plugins whose ops the model may have, then traces it: up to what is recomputed.
+static void make_model(Setup& s, const Asked& a) {
+  const Section &train = a.section("train"), &model = a.section("model");
+  const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
+  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(table.declare));
   // A strategy may bring ops, too.
-  if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
-  if (training && !job) s.observers = make_observers(config, registry);  // these as well
-  const std::vector<Transform> transforms = make_transforms(config, registry, s.kernels ? "" : s.target.device);
-  Loss loss = make_loss(config, registry, s.kernels ? "" : s.target.device, generate == 0);
-  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * world.size;
-  load_ops(registry);
-  Offered offered = offered_fields(config, registry, generate > 0);
-  add_fields(offered, readable.fields);
-  s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
-                  generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
-                  training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered, transforms,
-                  loss);
+  if (a.world.size > 1) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
+  if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
+  const std::vector<Transform> transforms = make_transforms(a.config, a.registry, s.kernels ? "" : s.target.device);
+  Loss loss = make_loss(a.config, a.registry, s.kernels ? "" : s.target.device, a.generate == 0);
+  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.world.size;
+  load_ops(a.registry);
+  Offered offered = offered_fields(a.config, a.registry, a.generate > 0);
+  add_fields(offered, a.readable.fields);
+  s.model = trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
+                  a.generate ? a.generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
+                  a.training ? train.strings("freeze") : std::vector<std::string>{}, a.use == Use::run, offered,
+                  transforms, loss);
   check_blocks(s.model, model);
-  if (job) need_labels(s.model);
-  if (readable.traced) readable.traced(s.model);
-  need_fields(readable.fields, s.model);
-  if (!generate) compare_fields(offered, s.model, config, s.notes);
-  if (training) recompute(s.model, recompute_of(config.section("recompute")));
-  PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.target.device, {}};
-  request.ranks = Ranks(world);
-  std::optional<uint32_t> communicator;
-  if (world.size > 1) {
-    s.sharding = make_sharding(registry, config, request.ranks);
-    request.sharding = &*s.sharding;
-    // Its table says so; the ranks are not needed.
-    const std::string& name = config.section("comm").string("plugin");
-    if (registry.find(ENG_COMM_KIND, name)) {
-      const eng_comm table = registry.table<eng_comm>(ENG_COMM_KIND, name);
-      s.comm_overhead = table.overhead_bytes;
-      communicator = table.flags;
-    }
-  }
-  request.traits = traits_of(s.target, communicator);
+  if (a.readable.job) need_labels(s.model);
+  if (a.readable.traced) a.readable.traced(s.model);
+  need_fields(a.readable.fields, s.model);
+  if (!a.generate) compare_fields(offered, s.model, a.config, s.notes);
+  if (a.training) recompute(s.model, recompute_of(a.section("recompute")));
+}
+
+// The sharding, and the flags of the communicator if its file is there: its table says so, the ranks are not needed.
+static std::optional<uint32_t> make_ranks(Setup& s, const Asked& a, PlanRequest& request) {
+  request.ranks = Ranks(a.world);
+  if (a.world.size == 1) return {};
+  s.sharding = make_sharding(a.registry, a.config, request.ranks);
+  request.sharding = &*s.sharding;
+  const std::string& name = a.section("comm").string("plugin");
+  if (!a.registry.find(ENG_COMM_KIND, name)) return {};
+  const eng_comm table = a.registry.table<eng_comm>(ENG_COMM_KIND, name);
+  s.comm_overhead = table.overhead_bytes;
+  return table.flags;
+}
+
+static void make_tiers(Setup& s, const Asked& a, PlanRequest& request) {
   // Without training, weights live where they are used; masters are needed only if nothing else can be cast.
   std::set<int32_t> idle;
-  if (!training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
-  if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
-  request.observers = s.observers.objects;
-  request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart, idle);
+  if (!a.training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
+  if (!a.training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
+  request.offload = s.offload = make_offload(a.section("offload"), a.registry, request.traits.apart, idle);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory())
-    s.host = host_kernels(registry, config.section("host"));
+    s.host = host_kernels(a.registry, a.section("host"));
+}
+
+static std::function<uint64_t(const Call&)> workspace_of(const Setup& s, const Communicator* comm) {
+  return [&device = *s.kernels, host = s.host.get(), comm, &format = s.precision.name](const Call& call) {
+    const Kernels& kernels = call.on_host && host ? *host : device;
+    if (call.op->collective) return comm ? comm->workspace(call, kernels.info()) : 0;
+    try {
+      return kernels.workspace(call);
+    } catch (const Error& e) {
+      if (!e.help().empty() || only_f32(call)) throw;
+      throw Error(e.exit(), e.what(), fmt::format("precision.plugin = \"{}\" chose these types", format));
+    }
+  };
+}
+
+// The request refers to parts of `s`.
+static PlanRequest make_request(Setup& s, const Asked& a) {
+  const Section &train = a.section("train"), &zero = a.section("zero");
+  const Job* const job = a.readable.job;
+  PlanRequest request{s.model, s.precision, a.training ? &s.optimizer : nullptr, s.target.device, {}};
+  const std::optional<uint32_t> communicator = make_ranks(s, a, request);
+  request.traits = traits_of(s.target, communicator);
+  request.observers = s.observers.objects;
+  make_tiers(s, a, request);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
   request.prefetch = zero.integer("prefetch");
   request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
   request.reduce_per_step = train.string("reduce") == "step";
-  if (s.kernels)
-    request.workspace = [&device = *s.kernels, host = s.host.get(), comm,
-                         &format = s.precision.name](const Call& call) {
-      const Kernels& kernels = call.on_host && host ? *host : device;
-      if (call.op->collective) return comm ? comm->workspace(call, kernels.info()) : 0;
-      try {
-        return kernels.workspace(call);
-      } catch (const Error& e) {
-        if (!e.help().empty() || only_f32(call)) throw;
-        throw Error(e.exit(), e.what(), fmt::format("precision.plugin = \"{}\" chose these types", format));
-      }
-    };
-  request.accumulate = !training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
+  if (s.kernels) request.workspace = workspace_of(s, a.comm);
+  request.accumulate = !a.training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");
-  request.train = training;
-  request.evaluate = !generate && use != Use::sketch;  // it needs less than a step
-  request.generate = generate > 0;
-  request.keep_gradients = readable.gradients || job;
+  request.train = a.training;
+  request.evaluate = !a.generate && a.use != Use::sketch;  // it needs less than a step
+  request.generate = a.generate > 0;
+  request.keep_gradients = a.readable.gradients || job;
   request.job = job;
-  request.logits = readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
-  request.activations = select_activations(s.model, readable.activations);
+  request.logits = a.readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
+  request.activations = select_activations(s.model, a.readable.activations);
   request.grad_clip = train.number("grad_clip");
-  s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
-  if (use == Use::sketch) bound_arenas(s.plan);
-  if (s.offload.update_on_host && request.traits.apart && use != Use::sketch) {
-    const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(registry, config.section("host"));
+  return request;
+}
+
+// Makes the plan, and what follows from it.
+static void plan_with(Setup& s, const Asked& a, const PlanRequest& request) {
+  const bool sketch = a.use == Use::sketch;
+  s.plan = sketch ? emit_plan(request) : make_plan(request);
+  if (sketch) bound_arenas(s.plan);
+  if (s.offload.update_on_host && request.traits.apart && !sketch) {
+    const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(a.registry, a.section("host"));
     check_same_bits(s.plan, s.host ? *s.host : *other, s.optimizer.name, s.target.device);
   }
   // A described card's host is not this one.
-  if (training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
+  if (a.training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
   cap_workspace(s);
-  s.storage = storage_of(s.offload, config.section("offload"), registry);
-  s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
-  if (training)
-    for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
-  if (training && use != Use::sketch && s.kernels && s.kernels->fallback())
+  s.storage = storage_of(s.offload, a.section("offload"), a.registry);
+  s.tiers = tiers_beside(s.plan, a.section("offload"), a.registry);
+  if (a.readable.job) s.job = host_bytes_of(*a.readable.job, s.model, s.plan);
+  if (a.training && !a.readable.job && a.section("checkpoint").boolean("asynchronous"))
+    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
+}
+
+static void add_notes(Setup& s, const Asked& a) {
+  if (a.training)
+    for (std::string& note : idle_keys(a.section("zero"), s.plan)) s.notes.push_back(std::move(note));
+  if (a.training && a.use != Use::sketch && s.kernels && s.kernels->fallback())
     if (std::string note = left_ops(s.plan, *s.kernels); !note.empty()) s.notes.push_back(std::move(note));
   note_lossy(s.precision, s.notes);
   if (s.sharding) note_lossy(*s.sharding, s.notes);
-  note_threads(config, s.target, world.local_size, s.notes);
-  if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
-  if (job) s.job = host_bytes_of(*job, s.model, s.plan);
-  if (training && !job && config.section("checkpoint").boolean("asynchronous"))
-    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
-  return s;
+  note_threads(a.config, s.target, a.world.local_size, s.notes);
+  if (!a.generate) note_length(a.section("model"), s.model.sequence_length, s.model.info.max_length, s.notes);
 }
 
-static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
-                  const Communicator* comm, Use use = Use::run, const Readable& readable = {}) {
+static Setup make(const Asked& a) {
   try {
-    return make_parts(config, registry, training, generate, world, comm, use, readable);
+    Setup s;
+    choose_target(s, a);
+    make_policies(s, a);
+    make_model(s, a);
+    plan_with(s, a, make_request(s, a));
+    add_notes(s, a);
+    return s;
   } catch (const Error& e) {
-    const std::string file = owner_of_unknown_op(e.what(), registry);
+    const std::string file = owner_of_unknown_op(e.what(), a.registry);
     if (file.empty() || !e.help().empty()) throw;
     throw Error(e.exit(), e.what(),
                 fmt::format("{} is there, but the run does not use it: a run uses the files of which its configuration "
@@ -316,19 +361,21 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
 
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
                  const Communicator* comm, const Readable& readable) {
-  return make(config, registry, generate == 0, generate, world, comm, Use::run, readable);
+  return make({config, registry, generate == 0, generate, world, comm, Use::run, readable});
 }
 
 Setup make_plan_only(const Config& config, Registry& registry, const World& world, const Readable& readable) {
-  return make(config, registry, true, 0, world, nullptr, Use::plan, readable);
+  return make({config, registry, true, 0, world, nullptr, Use::plan, readable});
 }
 
 Setup make_sketch(const Config& config, Registry& registry, const World& world) {
-  return make(config, registry, true, 0, world, nullptr, Use::sketch);
+  const Readable nothing;
+  return make({config, registry, true, 0, world, nullptr, Use::sketch, nothing});
 }
 
 Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable) {
-  return make(config, registry, false, 0, {}, nullptr, Use::run, readable);
+  const World alone;
+  return make({config, registry, false, 0, alone, nullptr, Use::run, readable});
 }
 
 bool is_saved(const Tensor& t) {

@@ -44,7 +44,7 @@ eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
     for (const char* name : {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
-                             "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
+                             "zero/zero", "offload/host"})
       search.extra.push_back(file(name));
     for (const char* path : {TRAIN_PLUGINS}) search.extra.push_back(path);
     search.environment = false;

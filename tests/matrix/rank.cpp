@@ -217,9 +217,8 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
 
 int run(char** argv, bool fault) {
   eng::PluginSearch search;
-  for (const char* file :
-       {"cpu/cpu", "mpi/mpi", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
-        "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host", "offload/nvme"})
+  for (const char* file : {"cpu/cpu", "mpi/mpi", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim",
+                           "precision/precision", "zero/zero", "offload/host", "offload/nvme"})
     search.extra.push_back(fmt::format("{}/{}.eng.so", argv[1], file));
   search.environment = false;
   const auto registry = eng::find_plugins(search);

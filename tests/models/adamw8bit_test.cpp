@@ -17,7 +17,7 @@ namespace {
 // With the file of the optimizer adamw8bit, which may be one with a fault.
 std::unique_ptr<eng::Registry> registry(const std::string& adamw8bit = {}) {
   eng::PluginSearch search;
-  for (const char* file : {"cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "zero/none"})
+  for (const char* file : {"cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "zero/zero"})
     search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
   search.extra.push_back(adamw8bit.empty() ? std::string(ENGINE_PLUGIN_DIR) + "/optim/adamw8bit.eng.so" : adamw8bit);
   search.environment = false;

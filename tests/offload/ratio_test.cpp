@@ -16,9 +16,8 @@ namespace {
 eng::Registry& with_host() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file :
-         {"cpu/reference", "llama/llama", "optim/optim", "optim/muon", "optim/adamw8bit", "precision/precision",
-          "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
+    for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "optim/muon", "optim/adamw8bit",
+                             "precision/precision", "zero/zero", "offload/host"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);

@@ -20,9 +20,8 @@ namespace sketch {
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file :
-         {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "zero/none", "zero/zero1",
-          "zero/zero2", "zero/zero3", "opt/opt", "mamba/mamba", "transform/low_rank"})
+    for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision",
+                             "zero/zero", "opt/opt", "mamba/mamba", "transform/low_rank"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
 #ifdef CUSTOM_OP
     search.extra.push_back(CUSTOM_OP);

@@ -25,8 +25,10 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slo
            {"muon_never_skips", {"--kind", "eng.optimizer/1"}, "scalars[ENG_S_OK] is 0, but"},
            {"muon_scratch", {"--kind", "eng.kernels/1", "--name", "cpu"}, "of its scratch of"},
            {"adamw_remembers", {"--name", "adamw"}, "depend on what was asked before"},
-           {"zero2_neighbour", {}, "other bits than where every rank keeps everything"},
-           {"zero2_rounds", {}, "other bits than where every rank keeps everything, and it is not ENG_AXIS_LOSSY"},
+           {"zero2_neighbour", {"--name", "zero2"}, "other bits than where every rank keeps everything"},
+           {"zero2_rounds",
+            {"--name", "zero2"},
+            "other bits than where every rank keeps everything, and it is not ENG_AXIS_LOSSY"},
            {"precision_narrows", {"--name", "bf16"}, "weights with ENG_PARAM_FP32 become bf16"},
            {"host_not_resident", {}, "is not resident: touch every page"},
            {"opt_counts_traces", {}, "two traces with"},
@@ -61,7 +63,8 @@ TEST_CASE("a tier may have options that begin with its name", "[plugin_test]") {
 
 TEST_CASE("a strategy that says that it is lossy is not asked for the bits of plain plans", "[plugin_test][.slow]") {
   const Scratch place;
-  const Tried tried = try_plugin(place, fs::path(PLANTED_DIR) / "planted_zero2_rounds_lossy.eng.so");
+  const Tried tried =
+      try_plugin(place, fs::path(PLANTED_DIR) / "planted_zero2_rounds_lossy.eng.so", {"--name", "zero2"});
   INFO(tried.text());
   CHECK(tried.result.exit == 0);
   size_t compared = 0;

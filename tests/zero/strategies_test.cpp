@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The four strategies: what they keep where, and that what they emit gives the right bits on 1 to 8 ranks.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "core/base/error.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "simulator.hpp"
 
 using namespace zero_test;
@@ -17,8 +18,9 @@ const char* const names[] = {"none", "zero1", "zero2", "zero3"};
 constexpr int32_t roles[] = {ENG_ROLE_WEIGHT,  ENG_ROLE_MASTER, ENG_ROLE_STATE,
                              ENG_ROLE_PARTIAL, ENG_ROLE_GRAD,   ENG_ROLE_ACT};
 
-PluginFile file_of(const std::string& name) {
-  return PluginFile(std::string(ENGINE_PLUGIN_DIR) + "/zero", name);
+const PluginFile& plugin() {
+  static const PluginFile file("zero");
+  return file;
 }
 
 // True if a rank keeps only a part.
@@ -33,7 +35,7 @@ bool parted(const std::string& name, int32_t role) {
 
 TEST_CASE("a strategy keeps each role whole or in W parts, one per rank") {
   for (const char* name : names) {
-    const PluginFile file = file_of(name);
+    const PluginFile& file = plugin();
     for (uint32_t size = 1; size <= 8; ++size) {
       INFO(name << " on " << size);
       World world(file, name, size);
@@ -50,7 +52,7 @@ TEST_CASE("a strategy keeps each role whole or in W parts, one per rank") {
 
 TEST_CASE("gradients are summed in one tree over the ranks, whatever the strategy") {
   for (const char* name : names) {
-    const PluginFile file = file_of(name);
+    const PluginFile& file = plugin();
     for (uint32_t size = 1; size <= 8; ++size)
       for (size_t width : {1, 13, 64}) {
         INFO(name << " on " << size);
@@ -67,7 +69,7 @@ TEST_CASE("gradients are summed in one tree over the ranks, whatever the strateg
 TEST_CASE("a sum from left to right is seen") {
   for (const char* name : names)
     for (uint32_t size = 4; size <= 8; ++size) {
-      World world(file_of(name), name, size);
+      World world(plugin(), name, size);
       const auto gradients = random_gradients(size, size * 64, size);
       const Floats sum = tree_sum(gradients);
       const auto right = world.reduce(gradients), wrong = world.reduce(gradients, Fault::left_to_right);
@@ -79,7 +81,7 @@ TEST_CASE("a sum from left to right is seen") {
 
 TEST_CASE("what is kept in parts is gathered, into another place or around its own") {
   for (const char* name : names) {
-    const PluginFile file = file_of(name);
+    const PluginFile& file = plugin();
     for (uint32_t size = 1; size <= 8; ++size)
       for (int32_t role : {ENG_ROLE_WEIGHT, ENG_ROLE_MASTER, ENG_ROLE_STATE, ENG_ROLE_GRAD})
         for (bool in_place : {false, true}) {
@@ -96,7 +98,7 @@ TEST_CASE("what is kept in parts is gathered, into another place or around its o
 
 TEST_CASE("zero1 and zero2 are one program") {
   for (uint32_t size : {2, 5}) {
-    World one(file_of("zero1"), "zero1", size), two(file_of("zero2"), "zero2", size);
+    World one(plugin(), "zero1", size), two(plugin(), "zero2", size);
     const auto gradients = random_gradients(size, size * 8, 3);
     const auto a = one.reduce(gradients), b = two.reduce(gradients);
     CHECK((a.ops == b.ops && a.attrs == b.attrs));
@@ -108,7 +110,7 @@ TEST_CASE("zero1 and zero2 are one program") {
 
 TEST_CASE("fast leaves the sum to the communicator") {
   for (const char* name : names) {
-    const PluginFile file = file_of(name);
+    const PluginFile& file = plugin();
     CHECK(file.defaults(name).at("fast") == eng::Value(false));
     World world(file, name, 6, {{"fast", true}});
     const auto gradients = random_gradients(6, 6 * 8, 5);
@@ -122,7 +124,7 @@ TEST_CASE("fast leaves the sum to the communicator") {
 
 TEST_CASE("any other move is refused and emits nothing") {
   for (const char* name : names) {
-    World world(file_of(name), name, 2);
+    World world(plugin(), name, 2);
     const eng::Id own = world.part(0, ENG_ROLE_GRAD);
     const std::tuple<int32_t, eng::Id, eng::Id> moves[] = {
         {ENG_ROLE_WEIGHT, 0, 1}, {ENG_ROLE_WEIGHT, 0, 0},    {ENG_ROLE_MASTER, 2, 0}, {ENG_ROLE_GRAD, 0, 0},
@@ -136,7 +138,7 @@ TEST_CASE("any other move is refused and emits nothing") {
 }
 
 TEST_CASE("the core makes a strategy from its section and asks it for parts") {
-  const PluginFile file = file_of("zero3");
+  const PluginFile& file = plugin();
   const eng::Section section("zero", {{"fast", {false, "default", false}}});
   eng::Ranks ranks({2, 4, 2, 4});
   const eng::Sharding made = eng::make_sharding("zero3", file.table<eng_axis>(ENG_ZERO_KIND, "zero3"), section, ranks);
@@ -146,12 +148,13 @@ TEST_CASE("the core makes a strategy from its section and asks it for parts") {
   CHECK(made.part(ENG_ROLE_PARTIAL, unit) == 0);
 }
 
-TEST_CASE("a strategy's plugin has one table") {
+TEST_CASE("one file provides the four strategies, each with a table of its own") {
+  std::set<const void*> tables;
   for (const char* name : names) {
-    const PluginFile file = file_of(name);
-    CHECK(file.root().get_interface(ENG_ZERO_KIND, name) != nullptr);
-    CHECK(file.root().get_interface("eng.zero/2", name) == nullptr);
-    for (const char* other : names)
-      if (std::string(other) != name) CHECK(file.root().get_interface(ENG_ZERO_KIND, other) == nullptr);
+    tables.insert(plugin().root().get_interface(ENG_ZERO_KIND, name));
+    CHECK(plugin().root().get_interface("eng.zero/2", name) == nullptr);
   }
+  CHECK(tables.size() == 4);
+  CHECK(tables.count(nullptr) == 0);
+  CHECK(plugin().root().get_interface(ENG_ZERO_KIND, "zero4") == nullptr);
 }

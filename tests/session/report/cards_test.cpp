@@ -277,7 +277,7 @@ TEST_CASE("a report says what fits where, and what bounds a step") {
 
 TEST_CASE("disks beside a card are counted, and can bound its step") {
   eng::PluginSearch search;
-  for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/none",
+  for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/zero",
                            "offload/host", "offload/nvme"})
     search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
   search.environment = false;

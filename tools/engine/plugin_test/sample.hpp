@@ -3,7 +3,7 @@
 // plain thing.
 #pragma once
 
-#include "core/plan/planner.hpp"
+#include "core/plan/request.hpp"
 #include "tools/engine/plugin_test/arrays.hpp"
 
 namespace eng::plugin_test {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "../common/plugin.hpp"
+#include "strategy.hpp"
+
+// clang-format off
+#define ZERO_STRATEGY(name, summary) \
+  "\n" \
+  "[[provides]]\n" \
+  "kind = '" ENG_ZERO_KIND "'\n" \
+  "name = '" name "'\n" \
+  "summary = '" summary "'\n" \
+  "\n" \
+  "[provides.options.fast]\n" \
+  "type = 'bool'\n" \
+  "default = false\n" \
+  "help = \"sum gradients with the communicator's own reductions; the strategies then no longer give equal bits\"\n"
+
+ENG_DESCRIPTION(
+  "[plugin]\n"
+  "id = 'eng.zero'\n"
+  "name = 'ZeRO'\n"
+  "version = '0.1.0'\n"
+  "license = 'Apache-2.0'\n"
+  "summary = 'strategies of many ranks: the states of which each rank keeps a part'\n"
+  ZERO_STRATEGY("none", "replicated data parallel: every rank has all weights, masters and optimizer state")
+  ZERO_STRATEGY("zero1",
+    "each rank keeps a part of the masters, optimizer state and summed gradients; the same program as zero2")
+  ZERO_STRATEGY("zero2",
+    "each rank keeps a part of the masters, optimizer state and summed gradients; zero1 is the same program")
+  ZERO_STRATEGY("zero3", "each rank keeps a part of everything, weights too; weights are gathered for each use"))
+// clang-format on
+
+namespace {
+
+const char* describe() {
+  return eng_description;
+}
+
+const void* get_interface(const char* kind, const char* name) {
+  return std::strcmp(kind, ENG_ZERO_KIND) == 0 ? zero::find(name) : nullptr;
+}
+
+const eng_plugin plugin = common::plain_plugin(describe, get_interface);
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}
