@@ -5,6 +5,7 @@
 
 #include "core/base/text.hpp"
 #include "core/config/names.hpp"
+#include "engine/ops.h"
 
 namespace eng {
 namespace {
@@ -70,7 +71,9 @@ class Rewriting final : public Tracing {
     block_.outputs = mapped(from_.outputs);
     for (const Term& t : from_.terms) {
       const Id value = mapped({t.value})[0];
-      const auto makes = [&](const Node& node) { return node.op->fused_grad && node.out[0] == value; };
+      const auto makes = [&](const Node& node) {
+        return node.op->id == std::string(ENG_OP_CROSS_ENTROPY) && node.out[0] == value;
+      };
       const auto& nodes = block_.graph.nodes;
       block_.terms.push_back({t.name, t.weight, value, 0, std::any_of(nodes.begin(), nodes.end(), makes), t.per});
     }
