@@ -163,12 +163,14 @@ pub struct eng_build_api {
     pub slice: Option<unsafe extern "C" fn(*mut eng_build, eng_id, u64, u64, *mut eng_id, *mut eng_error) -> eng_status>,
     pub term: Option<unsafe extern "C" fn(*mut eng_build, eng_id, *const c_char, f64, *mut eng_error) -> eng_status>,
     pub offers: Option<unsafe extern "C" fn(*mut eng_build, *const c_char, *mut i32, *mut eng_error) -> eng_status>,
+    pub loss: Option<unsafe extern "C" fn(*mut eng_build, eng_id, eng_id, *mut eng_id, *mut eng_error) -> eng_status>,
+    pub term_per: Option<unsafe extern "C" fn(*mut eng_build, eng_id, *const c_char, f64, u32, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_build_api {}
 impl eng_build_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 112]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 128]) };
 }
 
 #[repr(C)]
@@ -816,6 +818,22 @@ unsafe impl Sync for eng_kernels {}
 impl eng_kernels {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_loss {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_options, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub trace: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, eng_id, eng_id, *mut eng_id, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_loss {}
+impl eng_loss {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
 }
 
 #[repr(C)]
@@ -1787,6 +1805,7 @@ pub const ENG_LOG_DEBUG: i32 = 1;
 pub const ENG_LOG_ERROR: i32 = 4;
 pub const ENG_LOG_INFO: i32 = 2;
 pub const ENG_LOG_WARNING: i32 = 3;
+pub const ENG_LOSS_KIND: &str = "eng.loss/1";
 pub const ENG_MAX_DIMS: i32 = 6;
 pub const ENG_MAX_FIELDS: i32 = 64;
 pub const ENG_MAX_PARTS: i32 = 16;
@@ -1832,6 +1851,8 @@ pub const ENG_OP_GET_ROW: &str = "eng.get_row/1";
 pub const ENG_OP_INIT_CONSTANT: &str = "eng.init_constant/1";
 pub const ENG_OP_INIT_NORMAL: &str = "eng.init_normal/1";
 pub const ENG_OP_INIT_UNIFORM: &str = "eng.init_uniform/1";
+pub const ENG_OP_LABEL_LOGPROB: &str = "eng.label_logprob/1";
+pub const ENG_OP_LABEL_LOGPROB_GRAD: &str = "eng.label_logprob_grad/1";
 pub const ENG_OP_LAYER_NORM: &str = "eng.layer_norm/1";
 pub const ENG_OP_LAYER_NORM_GRAD: &str = "eng.layer_norm_grad/1";
 pub const ENG_OP_LINEAR: &str = "eng.linear/1";
@@ -1865,6 +1886,9 @@ pub const ENG_PARAM_FROZEN: u32 = 4;
 pub const ENG_PARAM_NOT_EXPORTED: u32 = 16;
 pub const ENG_PARAM_NO_DECAY: u32 = 1;
 pub const ENG_PARAM_OPTIONAL: u32 = 8;
+pub const ENG_PER_LABEL: u32 = 0;
+pub const ENG_PER_PAIR: u32 = 2;
+pub const ENG_PER_SEQUENCE: u32 = 1;
 pub const ENG_PRECISION_KIND: &str = "eng.precision/1";
 pub const ENG_PRECONDITION: i32 = 9;
 pub const ENG_RESULT_SQRT: u32 = 1;
@@ -1944,6 +1968,7 @@ macro_rules! eng_draft {
     (embed) => { "'eng.embed/1' = 'embed-3'\n" };
     (job) => { "'eng.job/1' = 'job-2'\n" };
     (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
+    (loss) => { "'eng.loss/1' = 'loss-1'\n" };
     (model) => { "'eng.model/1' = 'model-3'\n" };
     (monitor) => { "'eng.monitor/1' = 'monitor-1'\n" };
     (observer) => { "'eng.observer/1' = 'observer-2'\n" };
@@ -2023,6 +2048,8 @@ mod layout {
         check!(eng_build_api, slice, 88, 8);
         check!(eng_build_api, term, 96, 8);
         check!(eng_build_api, offers, 104, 8);
+        check!(eng_build_api, loss, 112, 8);
+        check!(eng_build_api, term_per, 120, 8);
         check!(eng_call, struct_size, 0, 4);
         check!(eng_call, parallel, 4, 4);
         check!(eng_call, n_in, 8, 4);
@@ -2285,6 +2312,11 @@ mod layout {
         check!(eng_kernels, struct_size, 0, 4);
         check!(eng_kernels, count, 4, 4);
         check!(eng_kernels, kernels, 8, 8);
+        check!(eng_loss, struct_size, 0, 4);
+        check!(eng_loss, minor, 4, 4);
+        check!(eng_loss, create, 8, 8);
+        check!(eng_loss, destroy, 16, 8);
+        check!(eng_loss, trace, 24, 8);
         check!(eng_model, struct_size, 0, 4);
         check!(eng_model, minor, 4, 4);
         check!(eng_model, create, 8, 8);
