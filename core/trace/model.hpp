@@ -56,9 +56,9 @@ struct Model {
   std::vector<Block> blocks;
   std::map<uint32_t, Template> templates;
   int64_t micro_batch = 0, sequence_length = 0;          // B, T
-  int64_t sequences = 1;                                 // of the batch of a step
   std::vector<Field> fields = {{"tokens"}, {"labels"}};  // that some block reads, and always these two
   std::vector<Transformed> transformed = {};             // in the order of the transforms
+  int64_t sequences = 1;                                 // of the batch of a step
 
   int64_t parameter_count() const;
 };
