@@ -54,7 +54,13 @@
  *                 matches is replaced,
  *                 tied = [["lm_head.weight", "model.embed_tokens.weight"]]: a file may contain the first tensor, equal
  *                 to the second, although the model does not declare it,
- *                 ignore_tensors = [".inv_freq"]: suffixes of tensor names
+ *                 ignore_tensors = [".inv_freq"]: suffixes of tensor names,
+ *                 transpose = ["h.*.c_attn.weight", ...]: matrices of which the files have the transpose,
+ *                 split = [{ from = "h.*.c_attn.weight", to = ["h.*.q.weight", "h.*.k.weight"], axis = 1 }, ...]: one
+ *                 tensor of the files holds several of the model, one after the other along `axis` of the files,
+ *                 join = [{ from = ["h.*.gate", "h.*.up"], to = "h.*.gate_up", axis = 0 }, ...]: one of the model is
+ *                 made of several tensors of the files, of equal shapes. `*` stands for one part of a name between
+ *                 dots. `axis` is 0 if it is left out.
  *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: the supported values, if config.json has the key
  *   [provides.pretrained.write]  PATH = value: constants for export, which take precedence over the options;
  *                 PATH = { product = ["KEY", ...] }: the product of options, as a whole number, if they do not give it
