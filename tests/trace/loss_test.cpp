@@ -100,8 +100,8 @@ TEST_CASE("log-probabilities of labels have the gradient of their differences") 
   given.loss = loss_of([](eng_build* b, eng_id hidden, eng_id weight) {
     const eng_id y = eng_label_logprob(b, hidden, weight, batch(b, "labels"));
     const int64_t row[] = {1, B * T}, column[] = {B * T, 1}, one[] = {1};
-    const eng_id in[2] = {eng_reshape(b, y, 0, row, 2), eng_reshape(b, y, 0, column, 2)};
-    const eng_id squares = eng_reshape(b, eng_emit1(b, ENG_OP_MATMUL, in, 2, nullptr, 0), 0, one, 1);
+    const eng_id product = eng_matmul(b, eng_reshape(b, y, 0, row, 2), eng_reshape(b, y, 0, column, 2), 0, 0);
+    const eng_id squares = eng_reshape(b, product, 0, one, 1);
     b->api->term(b, squares, "squares", 0.5, nullptr);
     return squares;
   });
