@@ -134,8 +134,8 @@ TEST_CASE("model.z_loss of older configurations is loss.z_loss") {
   CHECK(z_loss(own, {"model.z_loss=0.03"}) == 0.03);
   CHECK(z_loss(old, {"loss.z_loss=0.03"}) == 0.03);
   CHECK(z_loss(own + "[loss]\nz_loss = 0.02\n", {"model.z_loss=0.03"}) == 0.03);
-  CHECK_THAT(problems(both), Contains("error[E0113]: `model.z_loss` and `loss.z_loss` are both given") &&
-                                 Contains("opt.toml:5:1"));
+  CHECK_THAT(problems(both),
+             Contains("error[E0113]: `model.z_loss` and `loss.z_loss` are both given") && Contains("opt.toml:5:1"));
   CHECK_THAT(problems(own, {"model.z_loss=0.1", "loss.z_loss=0.2"}), Contains("are both given"));
   CHECK_THAT(problems(own + "z_loss = 2\n"), Contains("error[E0106]: `z_loss`"));
   // A plugin that has the key keeps it.
