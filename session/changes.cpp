@@ -37,7 +37,7 @@ std::string text_of(const Change& c) {
                      c.before.empty() ? "none" : c.before);
 }
 
-// The changes that no note has told yet.
+// The changes that no note has reported yet.
 using Untold = std::vector<Change>;
 
 // The changes of keys with these prefixes, separated by commas; removes them from `untold`.

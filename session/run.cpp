@@ -282,7 +282,7 @@ RunEnd Run::end() {
 void Run::fail(const std::string& why) {
   try {
     guarded([&] { throw Error(Exit::bug, why); });
-  } catch (const Error&) {  // it is told
+  } catch (const Error&) {  // it is reported
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding at random as engine/ops.h states it, for tests to compare with.
+// Stochastic rounding as engine/ops.h states it, for tests to compare with.
 #pragma once
 
 #include <cstdint>

@@ -20,14 +20,14 @@ Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communica
     for (const Program& program : plan.programs) {
       programs.emplace_back();
       for (const Segment& segment : program.segments) {
-        std::vector<Step>& steps = programs.back().emplace_back(BoundSegment{&segment, {}}).steps;
+        std::vector<BoundAction>& actions = programs.back().emplace_back(BoundSegment{&segment, {}}).actions;
         for (const Action& action : segment.actions) {
           const eng_kernel* kernel = calls_[action.call].kernel;
           const Call& call = plan.calls[action.call];
           const bool others = call.on_host || calls_[action.call].by != &device_;
           const bool on_host = others || (kernel->flags & ENG_KERNEL_HOST) || (call.op->collective && comm->on_host());
-          steps.push_back({kernel, nullptr, &action, on_host, others});
-          steps.back().record = bind(action, kernels);
+          actions.push_back({kernel, nullptr, &action, on_host, others});
+          actions.back().record = bind(action, kernels);
         }
       }
     }
@@ -44,8 +44,8 @@ Bound::~Bound() {
 void Bound::release() {
   for (auto& program : programs)
     for (BoundSegment& segment : program)
-      for (Step& step : segment.steps)
-        if (step.record) step.kernel->drop_record(step.record);
+      for (BoundAction& one : segment.actions)
+        if (one.record) one.kernel->drop_record(one.record);
   for (Prepared& p : calls_)
     if (p.state) p.kernel->drop_state(p.state);
 }
@@ -66,12 +66,12 @@ std::string Bound::of_whom(const Call& call) const {
   return "device " + calls_[static_cast<size_t>(&call - plan_.calls.data())].by->name();
 }
 
-std::string Bound::name(const Step& step) const {
-  const Call& call = plan_.calls[step.action->call];
-  const std::string& block = plan_.labels[step.action->block].text();
+std::string Bound::name(const BoundAction& one) const {
+  const Call& call = plan_.calls[one.action->call];
+  const std::string& block = plan_.labels[one.action->label].text();
   if (call.storage) {
-    const bool write = plan_.in_storage(step.action->out[0]);
-    const View& view = write ? step.action->out[0] : step.action->in[0];
+    const bool write = plan_.in_storage(one.action->out[0]);
+    const View& view = write ? one.action->out[0] : one.action->in[0];
     return fmt::format("{}, {} {} in {}", of_whom(call), write ? "write" : "read", plan_.buffer(view.buffer).name,
                        block);
   }

@@ -8,7 +8,7 @@
 namespace eng {
 
 // One bound action.
-struct Step {
+struct BoundAction {
   const eng_kernel* kernel;
   void* record;
   const Action* action;
@@ -18,7 +18,7 @@ struct Step {
 
 struct BoundSegment {
   const Segment* segment;
-  std::vector<Step> steps;  // in list order: every wait is for an earlier step
+  std::vector<BoundAction> actions;  // in list order: every wait is for an earlier one
 };
 
 class Bound {
@@ -43,7 +43,7 @@ class Bound {
   // "device cpu", "communicator mpi" for a collective, or "tier nvme".
   std::string of_whom(const Call& call) const;
   // For messages: "device cpu, eng.add/1 in layers.0 backward".
-  std::string name(const Step& step) const;
+  std::string name(const BoundAction& one) const;
   std::vector<BoundSegment>& segments(const std::string& program);
 
   std::vector<std::vector<BoundSegment>> programs;  // same indices as in the plan

@@ -45,15 +45,15 @@ template <class Visit>
 void Executor::each(const std::string& program, bool collectives, Visit visit) {
   for (const BoundSegment& segment : bound_.segments(program))
     for (uint32_t r = 0; r < segment.segment->repeat; ++r)
-      for (const Step& step : segment.steps) {
-        if (!collectives && plan_.calls[step.action->call].op->collective) continue;
-        eng_exec exec = runner_->where(step.action->queue);
-        if (step.others) exec.queue = nullptr;
+      for (const BoundAction& one : segment.actions) {
+        if (!collectives && plan_.calls[one.action->call].op->collective) continue;
+        eng_exec exec = runner_->where(one.action->queue);
+        if (one.others) exec.queue = nullptr;
         Sink sink;
-        const auto name = [&] { return bound_.name(step); };
-        sink.check(step.kernel->launch(step.record, &exec, sink.get()), Exit::environment, name);
+        const auto name = [&] { return bound_.name(one); };
+        sink.check(one.kernel->launch(one.record, &exec, sink.get()), Exit::environment, name);
         sink.check(device_.table().sync(device_.self(), nullptr, sink.get()), Exit::environment, name);
-        if (visit(step)) return;
+        if (visit(one)) return;
       }
 }
 
@@ -66,7 +66,7 @@ Error Executor::late(const std::string& program, const std::string& text) {
     return runner_->failed() ? runner_->failure()
                              : Error(Exit::environment, text + fmt::format(" (in program {})", program));
   try {
-    each(program, false, [](const Step&) { return false; });
+    each(program, false, [](const BoundAction&) { return false; });
   } catch (const Error& e) {
     return e;
   }
@@ -77,8 +77,8 @@ Error Executor::late(const std::string& program, const std::string& text) {
 std::string Executor::locate(const std::string& program) {
   std::vector<char> staging;
   std::string first;
-  each(program, true, [&](const Step& step) {
-    const Action& action = *step.action;
+  each(program, true, [&](const BoundAction& one) {
+    const Action& action = *one.action;
     for (size_t o = 0; o < action.out.size() && first.empty(); ++o) {
       const eng_desc& d = action.out[o].desc;
       if (!is_float(d.dtype)) continue;
@@ -86,7 +86,7 @@ std::string Executor::locate(const std::string& program) {
       download(staging.data(), action.out[o]);
       if (!all_finite(staging.data(), d.dtype, element_count(d)))
         first = fmt::format("{} in {}, output {} {}", plan_.calls[action.call].op->id,
-                            plan_.labels[action.block].text(), o, describe(d));
+                            plan_.labels[action.label].text(), o, describe(d));
     }
     // Other ranks may not have found anything and need this one in all collectives.
     return !first.empty() && !comm_;

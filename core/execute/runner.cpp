@@ -8,18 +8,18 @@ void Runner::fail(Exit exit, const std::string& text) {
   exit_ = exit, failure_ = text;
 }
 
-void Runner::launch(const Step& step, const eng_exec& exec) {
+void Runner::launch(const BoundAction& one, const eng_exec& exec) {
   Sink sink;
-  const eng_status status = step.kernel->launch(step.record, &exec, sink.get());
+  const eng_status status = one.kernel->launch(one.record, &exec, sink.get());
   if (status == ENG_OK || failed()) return;
   // A disk that is not available is no missing rank.
-  const bool storage = plan_.calls[step.action->call].storage;
-  const bool others = (ranks_ && status == ENG_UNAVAILABLE) || plan_.calls[step.action->call].op->collective ||
-                      step.action->queue == Queue::comm;
+  const bool storage = plan_.calls[one.action->call].storage;
+  const bool others = (ranks_ && status == ENG_UNAVAILABLE) || plan_.calls[one.action->call].op->collective ||
+                      one.action->queue == Queue::comm;
   fail(storage  ? Exit::disk
        : others ? Exit::communication
                 : Exit::environment,
-       bound_.name(step) + ": " + sink.text(status));
+       bound_.name(one) + ": " + sink.text(status));
 }
 
 }  // namespace eng

@@ -22,7 +22,7 @@ class ActionRecorder {
   // One action. From `reached` to `begin` it waited for other queues.
   struct Event {
     Clock::time_point reached, begin, end;
-    uint32_t call, block;  // indices into Plan::calls and Plan::labels
+    uint32_t call, label;  // indices into Plan::calls and Plan::labels
     Queue queue;
   };
   virtual void add(const Event& event) = 0;
@@ -59,7 +59,7 @@ class Runner {
   using Clock = ActionRecorder::Clock;
   // The first failure is kept; after it, nothing more is launched, but waits are still released so that no thread
   // hangs.
-  void launch(const Step& step, const eng_exec& exec);
+  void launch(const BoundAction& one, const eng_exec& exec);
   void fail(Exit exit, const std::string& text);
 
   const Plan& plan_;

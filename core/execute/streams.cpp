@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a plan on queues of the device. One thread enqueues the actions in list order; waits become events. Steps that
-// run on the host cut a segment into islands: the host waits for what such a step needs, runs it, and enqueues later
-// steps after it. If the device has graphs and all islands of a segment can be captured, each is captured once and
+// Runs a plan on queues of the device. One thread enqueues the actions in list order; waits become events. Actions that
+// run on the host cut a segment into islands: the host waits for what such an action needs, runs it, and enqueues later
+// actions after it. If the device has graphs and all islands of a segment can be captured, each is captured once and
 // launched as a graph.
 #include <array>
 #include <utility>
@@ -20,8 +20,8 @@ struct Island {
 struct Enqueued {
   const BoundSegment* segment;
   std::vector<Island> islands;
-  std::vector<void*> ended;               // per step: the event recorded after it; null if nothing waits for it
-  std::vector<std::vector<size_t>> host;  // per step, if it runs on the host: the enqueued steps that it waits for
+  std::vector<void*> ended;               // per action: the event recorded after it; null if nothing waits for it
+  std::vector<std::vector<size_t>> host;  // per action, if it runs on the host: the enqueued actions that it waits for
   std::array<bool, queue_count> uses{};   // queues
   bool graphs = false;                    // every enqueued island has a graph
 };
@@ -114,26 +114,26 @@ class Streams final : public Runner {
   void add(const BoundSegment& segment, bool graphs) {
     Enqueued& e = programs_.back().emplace_back();
     e.segment = &segment;
-    e.ended.resize(segment.steps.size());
-    e.host.resize(segment.steps.size());
+    e.ended.resize(segment.actions.size());
+    e.host.resize(segment.actions.size());
     std::array<size_t, queue_count> last;
     last.fill(SIZE_MAX);
     const auto need = [&](size_t k) {
-      if (!e.ended[k] && !segment.steps[k].on_host) e.ended[k] = new_event();
+      if (!e.ended[k] && !segment.actions[k].on_host) e.ended[k] = new_event();
     };
     e.uses[index_of(Queue::compute)] = true;
-    for (size_t k = 0; k < segment.steps.size(); ++k) {
-      const Step& step = segment.steps[k];
-      const size_t q = index_of(step.action->queue);
+    for (size_t k = 0; k < segment.actions.size(); ++k) {
+      const BoundAction& one = segment.actions[k];
+      const size_t q = index_of(one.action->queue);
       e.uses[q] = true;
-      for (uint32_t w : step.action->waits) need(w);
-      if (step.on_host) {
-        for (uint32_t w : step.action->waits)
-          if (!segment.steps[w].on_host) e.host[k].push_back(w);
-        if (last[q] != SIZE_MAX && !segment.steps[last[q]].on_host) need(last[q]), e.host[k].push_back(last[q]);
+      for (uint32_t w : one.action->waits) need(w);
+      if (one.on_host) {
+        for (uint32_t w : one.action->waits)
+          if (!segment.actions[w].on_host) e.host[k].push_back(w);
+        if (last[q] != SIZE_MAX && !segment.actions[last[q]].on_host) need(last[q]), e.host[k].push_back(last[q]);
       }
       last[q] = k;
-      const bool more = !step.on_host && k > 0 && !segment.steps[k - 1].on_host;
+      const bool more = !one.on_host && k > 0 && !segment.actions[k - 1].on_host;
       if (more)
         e.islands.back().last = k + 1;
       else
@@ -152,7 +152,7 @@ class Streams final : public Runner {
   void capture(Enqueued& e) {
     e.graphs = true;
     for (Island& island : e.islands) {
-      if (e.segment->steps[island.first].on_host) continue;
+      if (e.segment->actions[island.first].on_host) continue;
       Sink sink;
       if (table_.capture_begin(self_, queue(Queue::compute), sink.get()) == ENG_OK) {
         begin();
@@ -186,35 +186,35 @@ class Streams final : public Runner {
       }
   }
 
-  // Enqueues step k, and its waits for steps from `from` on; earlier ones have ended. `times`: events to record before
-  // and after it.
+  // Enqueues action k, and its waits for actions from `from` on; earlier ones have ended. `times`: events to record
+  // before and after it.
   void enqueue(const Enqueued& e, size_t k, size_t from, void* const* times = nullptr) {
-    const Step& step = e.segment->steps[k];
-    void* own = queue(step.action->queue);
-    for (uint32_t w : step.action->waits)
+    const BoundAction& one = e.segment->actions[k];
+    void* own = queue(one.action->queue);
+    for (uint32_t w : one.action->waits)
       if (w >= from && e.ended[w]) check("event_wait", table_.event_wait, e.ended[w], own);
     if (times) check("event_record", table_.event_record, times[0], own);
-    if (!failed()) launch(step, {sizeof(eng_exec), 0, own});
+    if (!failed()) launch(one, {sizeof(eng_exec), 0, own});
     if (times) check("event_record", table_.event_record, times[1], own);
     if (e.ended[k]) check("event_record", table_.event_record, e.ended[k], own);
   }
 
-  // Runs step k on the host when what it needs has ended: the previous segment or the graphs before it (`border_`), and
-  // the steps it waits for.
+  // Runs action k on the host when what it needs has ended: the previous segment or the graphs before it (`border_`),
+  // and the actions it waits for.
   void on_host(const Enqueued& e, size_t k) {
     const auto start = Clock::now();
     wait_for(border_);
     if (!e.graphs || recorder_)
       for (size_t w : e.host[k]) wait_for(e.ended[w]);
-    const Step& step = e.segment->steps[k];
-    if (!failed()) launch(step, {sizeof(eng_exec), 0, step.others ? nullptr : queue(step.action->queue)});
-    waited_for(step.action->queue) += Clock::now() - start;
+    const BoundAction& one = e.segment->actions[k];
+    if (!failed()) launch(one, {sizeof(eng_exec), 0, one.others ? nullptr : queue(one.action->queue)});
+    waited_for(one.action->queue) += Clock::now() - start;
   }
 
   void enqueue_all(const Enqueued& e) {
     fork(e);
-    for (size_t k = 0; k < e.segment->steps.size(); ++k)
-      if (e.segment->steps[k].on_host)
+    for (size_t k = 0; k < e.segment->actions.size(); ++k)
+      if (e.segment->actions[k].on_host)
         on_host(e, k);
       else
         enqueue(e, k, 0);
@@ -227,10 +227,10 @@ class Streams final : public Runner {
     check("event_record", table_.event_record, zero, queue(Queue::compute));
     wait_for(zero);
     const auto start = Clock::now();
-    const auto& steps = e.segment->steps;
+    const auto& actions = e.segment->actions;
     fork(e);
-    for (size_t k = 0; k < steps.size(); ++k) {
-      if (!steps[k].on_host) {
+    for (size_t k = 0; k < actions.size(); ++k) {
+      if (!actions[k].on_host) {
         enqueue(e, k, 0, &timed_[2 * k]);
         continue;
       }
@@ -249,13 +249,13 @@ class Streams final : public Runner {
       check("event_elapsed", table_.event_elapsed, zero, event, &seconds);
       return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     };
-    for (size_t k = 0; k < steps.size(); ++k) {
-      const Action& action = *steps[k].action;
-      if (!steps[k].on_host) times_[k] = {{}, time(timed_[2 * k]), time(timed_[2 * k + 1]), 0, 0, {}};
+    for (size_t k = 0; k < actions.size(); ++k) {
+      const Action& action = *actions[k].action;
+      if (!actions[k].on_host) times_[k] = {{}, time(timed_[2 * k]), time(timed_[2 * k + 1]), 0, 0, {}};
       ActionRecorder::Event& event = times_[k];
       event.reached = reached[index_of(action.queue)];
-      event.call = action.call, event.block = action.block, event.queue = action.queue;
-      const Queue last = action.waits.empty() ? Queue::comm : steps[action.waits.back()].action->queue;
+      event.call = action.call, event.label = action.label, event.queue = action.queue;
+      const Queue last = action.waits.empty() ? Queue::comm : actions[action.waits.back()].action->queue;
       if (action.queue == Queue::compute) waited_for(last) += event.begin - event.reached;
       reached[index_of(action.queue)] = event.end;
       recorder_->add(event);
@@ -278,7 +278,7 @@ class Streams final : public Runner {
   std::array<void*, queue_count> queues_{}, joins_{};
   std::string late_;           // the first error reported for an earlier launch
   std::vector<void*> events_;  // all of them
-  std::vector<void*> timed_;   // two per step, then one for the start of the segment
+  std::vector<void*> timed_;   // two per action, then one for the start of the segment
   std::vector<ActionRecorder::Event> times_;
   void* border_ = nullptr;          // marks the end of earlier work on the compute queue
   std::array<void*, 2> settled_{};  // after the last two repetitions, alternating

@@ -45,7 +45,7 @@ struct Wait {
   uint32_t position;
 };
 struct Task {
-  const Step* step;
+  const BoundAction* bound;
   std::vector<Wait> waits;
 };
 
@@ -108,11 +108,11 @@ class Threads final : public Runner {
   void add(const BoundSegment& segment) {
     Lanes& lanes = *programs_.back().emplace_back(std::make_unique<Lanes>());
     const Order order = order_of(*segment.segment);
-    for (const Step& step : segment.steps) {
-      const Queue queue = step.action->queue;
+    for (const BoundAction& one : segment.actions) {
+      const Queue queue = one.action->queue;
       std::vector<Task>& tasks = lanes.of[index_of(queue)].tasks;
-      tasks.push_back({&step, {}});
-      for (uint32_t w : step.action->waits)
+      tasks.push_back({&one, {}});
+      for (uint32_t w : one.action->waits)
         tasks.back().waits.push_back({segment.segment->actions[w].queue, order.position[w]});
       if (queue == Queue::compute) continue;
       lanes.alone = false;
@@ -139,10 +139,10 @@ class Threads final : public Runner {
         wait_timed(lanes.of[index_of(wait.queue)].done, wait.position,
                    queue == Queue::compute ? waited_for(wait.queue) : uncounted);
       if (recorder_) event.begin = Clock::now();
-      if (!failed()) launch(*task.step, here);
+      if (!failed()) launch(*task.bound, here);
       if (recorder_) {
         event.end = Clock::now();
-        event.call = task.step->action->call, event.block = task.step->action->block, event.queue = queue;
+        event.call = task.bound->action->call, event.label = task.bound->action->label, event.queue = queue;
         recorder_->add(event);
       }
       if (!lanes.alone) lane.done.add();

@@ -183,8 +183,8 @@ size_t BlockEmitter::made_again(size_t b) const {
 
 // The first block of the run that block b ends: only the input of the run is kept. b if it ends no run.
 size_t BlockEmitter::run_before(size_t b) const {
-  if (model_.blocks[b].twice) return b;
-  while (b > 0 && model_.blocks[b - 1].twice) --b;
+  if (model_.blocks[b].recomputed) return b;
+  while (b > 0 && model_.blocks[b - 1].recomputed) --b;
   return b;
 }
 
@@ -272,7 +272,7 @@ std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inp
   const Template& t = model_.templates.at(model_.blocks[b].tmpl);
   if (pass.batch.before_pass) pass.batch.before_pass();
   emitter_.label(Phase::forward, model_.blocks[b].name);
-  if (pass.away) pass.away->before_forward();
+  if (pass.offloaded) pass.offloaded->before_forward();
   env = enter(b, inputs, pass.batch);
   run(b, 0, t.forward, env, pass);
   std::vector<View> outputs;
@@ -332,8 +332,8 @@ std::vector<View> BlockEmitter::kept(size_t b, const std::vector<Env>& envs,
 }
 
 std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
-  Away away(emitter_, batch.away);
-  Pass pass{batch, true, std::vector<char>(model_.params.size(), 0), &away};
+  OffloadedActivations offloaded(emitter_, batch.offloaded);
+  Pass pass{batch, true, std::vector<char>(model_.params.size(), 0), &offloaded};
   std::vector<View> values;
   std::vector<Env> envs(model_.blocks.size());
   std::vector<std::vector<View>> inputs;
@@ -343,20 +343,21 @@ std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
     if (batch.after_forward) batch.after_forward(b, values);
     // The last two blocks stay: their backward begins before a copy could go and return. Of a recomputed run
     // of blocks, the last one keeps the input of the run; the others keep nothing.
-    if (batch.away && b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
+    if (batch.offloaded && b + 2 < envs.size() && !model_.blocks[b].recomputed) offloaded.leave(kept(b, envs, inputs));
   }
   pass.again = true;
   std::vector<View> loss, seeds;
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
-    if (batch.away) {
-      for (size_t k = b + 1; k-- > (b ? b - 1 : 0);) away.come(kept(k, envs, inputs));  // the next ones beside this one
-      for (View& view : env) view = away.here(view);
+    if (batch.offloaded) {
+      for (size_t k = b + 1; k-- > (b ? b - 1 : 0);)
+        offloaded.come(kept(k, envs, inputs));  // the next ones beside this one
+      for (View& view : env) view = offloaded.here(view);
     }
     if (const auto from = static_cast<uint32_t>(made_again(b)); from < b) {
       values = inputs[from];
-      for (View& view : values) view = away.here(view);
+      for (View& view : values) view = offloaded.here(view);
       for (uint32_t k = from; k < b; ++k) values = forward(k, values, envs[k], pass);
       for (size_t k = 0; k < t.inputs.size(); ++k) env[t.inputs[k]] = values[k];
     }

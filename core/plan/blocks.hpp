@@ -2,7 +2,7 @@
 // Emits one micro-batch of a model: the forward of every block and, in training, the backward.
 #pragma once
 
-#include "core/plan/away.hpp"
+#include "core/plan/offloaded.hpp"
 #include "core/trace/model.hpp"
 
 namespace eng {
@@ -19,9 +19,9 @@ struct MicroBatch {
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants
   const std::vector<std::vector<View>>* states = nullptr;            // block -> its states; in generation
   // Output.
-  uint32_t away = 0;  // the arena of a tier for activations between forward and backward; 0: they stay
-  View output;        // receives the output of the last block in `forward`; absent: a new transient does. Absent for a
-                      // model with terms
+  uint32_t offloaded = 0;  // the arena of a tier for activations between forward and backward; 0: they stay
+  View output;  // receives the output of the last block in `forward`; absent: a new transient does. Absent for a
+                // model with terms
 
   // Callbacks; the planner may emit actions in them.
   // Before each pass over a block, in the order of BlockEmitter::reads. May be empty.
@@ -61,9 +61,9 @@ class BlockEmitter {
   struct Pass {
     const MicroBatch& batch;
     bool training;
-    std::vector<char> contributed;  // per parameter: whether something is written to its gradient
-    Away* away = nullptr;           // in training
-    bool again = false;             // every block had its forward
+    std::vector<char> contributed;              // per parameter: whether something is written to its gradient
+    OffloadedActivations* offloaded = nullptr;  // in training
+    bool again = false;                         // every block had its forward
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
   // The gradient buffer to which value `o` of block b is written first; absent for all other values.

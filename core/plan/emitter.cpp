@@ -116,7 +116,7 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
       !call.storage && plan_.in_tier(to) && (plan_.in_tier(from) || op.id != std::string_view(ENG_OP_COPY));
   call.on_host = call_on_host;
   const Queue queue = queue_of(call, from, to);
-  if (queue != Queue::compute && queue != Queue::host) call.parallel = traits_.beside;
+  if (queue != Queue::compute && queue != Queue::host) call.parallel = traits_.overlapped;
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
   auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));
@@ -135,9 +135,9 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
       std::vector<uint32_t>& users = users_[v.buffer];
       if (users.empty() || users.back() != actions.size()) users.push_back(static_cast<uint32_t>(actions.size()));
     }
-  const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
+  const auto label = static_cast<uint32_t>(plan_.labels.size() - 1);
   if (queue == Queue::compute) computed_ = static_cast<uint32_t>(actions.size());
-  actions.push_back({it->second, queue, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
+  actions.push_back({it->second, queue, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), label});
   if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);
 }
 
@@ -167,7 +167,7 @@ void Emitter::copy(const View& from, const View& to) {
   View at = from;
   const uint32_t a = plan_.buffer(from.buffer).arena, b = plan_.buffer(to.buffer).arena;
   if (!plan_.adjacent(a, b)) {
-    at = passing("on its way", Line::communication, from.desc, plan_.door);
+    at = passing("on its way", Line::communication, from.desc, plan_.staging_arena);
     action(op(ENG_OP_COPY), {from}, {at});
   }
   action(op(ENG_OP_COPY), {at}, {to});
@@ -175,7 +175,7 @@ void Emitter::copy(const View& from, const View& to) {
 
 View Emitter::in_memory(const View& view, const std::string& name, Line line) {
   if (!plan_.in_storage(view)) return view;
-  const View here = passing(name, line, view.desc, plan_.door);
+  const View here = passing(name, line, view.desc, plan_.staging_arena);
   action(op(ENG_OP_COPY), {view}, {here});
   return here;
 }

@@ -66,7 +66,7 @@ struct Action {
   View workspace;
   std::vector<uint32_t> waits;  // indices of earlier actions of the segment, on other queues; set by place_waits
   std::vector<uint32_t> after;  // earlier actions that must be complete although no data depends on them
-  uint32_t block = 0;           // index into Plan::labels
+  uint32_t label = 0;           // index into Plan::labels
 };
 
 // The purpose of an action: a phase of the step, and the block or unit it works on.
@@ -168,7 +168,7 @@ struct Plan {
   Ranks ranks;  // with the rank that this plan is for
   std::vector<Arena> arenas;
   uint32_t first_tier = UINT32_MAX;  // arenas from this one on are those of tiers
-  uint32_t door = 0;                 // the arena through which the bytes of storage come to the device and leave it
+  uint32_t staging_arena = 0;        // the arena through which the bytes of storage come to the device and leave it
   std::vector<Buffer> buffers;       // index: id - 1
   std::vector<Call> calls;
   std::vector<Label> labels;
@@ -221,12 +221,12 @@ struct Plan {
     return 0;
   }
   // The memory in which a value of that place is computed with: the place itself, or the staging memory for storage.
-  uint32_t memory_of(uint32_t place) const { return stores(place) ? door : place; }
+  uint32_t memory_of(uint32_t place) const { return stores(place) ? staging_arena : place; }
   // True if one copy takes bytes from one place to the other.
   bool adjacent(uint32_t a, uint32_t b) const {
     if (stores(a) && stores(b)) return false;
     const uint32_t memory = stores(a) ? b : a;
-    return memory != 0 || door == 0 || !(stores(a) || stores(b));
+    return memory != 0 || staging_arena == 0 || !(stores(a) || stores(b));
   }
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }

@@ -9,11 +9,11 @@
 
 #include "core/base/error.hpp"
 #include "core/plan/blocks.hpp"
+#include "core/plan/hooks.hpp"
 #include "core/plan/observe.hpp"
 #include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
 #include "core/plan/states.hpp"
-#include "core/plan/taps.hpp"
 #include "core/plan/update.hpp"
 #include "core/plan/waits.hpp"
 #include "core/tensor/dtype.hpp"
@@ -34,7 +34,7 @@ class Planner {
         blocks_(model_, emit_),
         observing_(request, plan_, emit_),
         s_(request, plan_, emit_),
-        taps_(request, plan_, emit_) {
+        hooks_(request, plan_, emit_) {
     observing_.start(s_);
   }
 
@@ -54,11 +54,11 @@ class Planner {
     Plan plan;
     plan.ranks = request.ranks;
     plan.arenas.push_back({request.device, "device", 0, 0, 0});
-    if (request.traits.apart) plan.arenas.push_back({request.device, "pinned", 0, 0, 0});
+    if (request.traits.discrete) plan.arenas.push_back({request.device, "pinned", 0, 0, 0});
     plan.first_tier = static_cast<uint32_t>(plan.arenas.size());
     for (const Offload::Tier& tier : request.offload.tiers)
       plan.arenas.push_back({tier.name, tier.storage ? "storage" : "tier", 0, 0, 0});
-    if (request.traits.apart) plan.door = plan.first_memory();
+    if (request.traits.discrete) plan.staging_arena = plan.first_memory();
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
     plan.labels.push_back({});
@@ -135,7 +135,7 @@ class Planner {
           attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
           const bool stored = plan_.in_storage(range.view);
           const View at =
-              stored ? emit_.passing("initial values", Line::update, range.view.desc, plan_.door) : range.view;
+              stored ? emit_.passing("initial values", Line::update, range.view.desc, plan_.staging_arena) : range.view;
           emit_.action(op(parameter.init_op), {}, {at}, std::move(attrs));
           if (stored) emit_.copy(at, range.view);
         }
@@ -182,7 +182,7 @@ class Planner {
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
-    batch.away = s_.place(ENG_ROLE_ACT, 0);
+    batch.offloaded = s_.place(ENG_ROLE_ACT, 0);
     batch.weights = &s_.weights;
     batch.constants = &s_.constants;
   }
@@ -202,9 +202,9 @@ class Planner {
   // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
   // write aside and are added; what the last one completes is reduced beside its backward. Else every micro-batch
   // writes aside, and what the ranks' sum is goes there.
-  bool each() const { return !s_.alone() && (!r_.reduce_per_step || r_.accumulate == 1); }
+  bool each() const { return !s_.single_rank() && (!r_.reduce_per_step || r_.accumulate == 1); }
   // With one rank the same is done where gradients stay in another type than they are made in.
-  bool each(size_t u) const { return each() || (s_.alone() && !s_.direct(u)); }
+  bool each(size_t u) const { return each() || (s_.single_rank() && !s_.direct(u)); }
 
   void micro_batch(bool first, bool last) {
     MicroBatch batch;
@@ -234,12 +234,12 @@ class Planner {
         else if (aside)
           s_.accumulate(u, fresh[u], local_grad(u), first);
         if (aside) leases.release({ENG_ROLE_PARTIAL, u});
-        if (!each(u) && last && !s_.alone()) s_.reduce(u, local_grad(u), true);
+        if (!each(u) && last && !s_.single_rank()) s_.reduce(u, local_grad(u), true);
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
     // The first of several leaves nothing that lasts.
-    if (!r_.activations.empty() && (!first || r_.accumulate == 1)) tap(batch);
+    if (!r_.activations.empty() && (!first || r_.accumulate == 1)) hook(batch);
     View row;
     if (plan_.row > 1) row = emit_.transient("results", Line::step, States::flat(s_.losses.desc.dtype, plan_.row));
     if (observing_.any())
@@ -247,13 +247,13 @@ class Planner {
     put_loss(blocks_.train(batch), row);
   }
 
-  void tap(MicroBatch& batch) {
-    batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) { taps_.after(b, n, outputs); };
+  void hook(MicroBatch& batch) {
+    batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) { hooks_.after(b, n, outputs); };
   }
 
   // This rank's own sum over micro-batches, which is the gradient where there is one rank.
   View local_grad(size_t u) {
-    if (s_.alone()) return s_.grad[u].view;
+    if (s_.single_rank()) return s_.grad[u].view;
     if (local_.empty())
       for (size_t k = 0; k < homes().units(); ++k)
         local_.push_back(s_.frozen(k)
@@ -279,7 +279,7 @@ class Planner {
         plan_.publishes_late = true;
       }
     micro_batch(true, r_.accumulate == 1);
-    const bool apart = !s_.alone() && !each();  // the last micro-batch does more than those before it
+    const bool apart = !s_.single_rank() && !each();  // the last micro-batch does more than those before it
     if (const uint32_t rest = r_.accumulate - 1 - apart) {
       emit_.begin_segment("rest", rest);
       micro_batch(false, false);
@@ -288,7 +288,7 @@ class Planner {
       emit_.begin_segment("last", 1);
       micro_batch(false, true);
     }
-    if (updates() || !s_.alone() || r_.traits.apart || observing_.any()) {
+    if (updates() || !s_.single_rank() || r_.traits.discrete || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -297,7 +297,7 @@ class Planner {
   }
 
   void gather_losses() {
-    if (!s_.alone()) {
+    if (!s_.single_rank()) {
       emit_.label(Phase::losses);
       const View flat = slice(s_.losses, 0, static_cast<uint64_t>(count(s_.losses.desc)));
       s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, flat, s_.all_losses); });
@@ -337,7 +337,7 @@ class Planner {
     get_rows(batch, true);
     const View out = slice(s_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
     if (plan_.terms.empty()) batch.output = out;
-    if (name == eval_with_sites) tap(batch);
+    if (name == eval_with_sites) hook(batch);
     Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
     const std::vector<View> values = blocks_.forward(batch);
@@ -415,7 +415,7 @@ class Planner {
   BlockEmitter blocks_;
   Observing observing_;
   States s_;
-  Taps taps_;
+  Hooks hooks_;
   std::vector<View> local_;                   // per unit: local_grad
   std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
 };

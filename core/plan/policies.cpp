@@ -47,7 +47,7 @@ Sharding make_sharding(const std::string& name, const eng_axis& table, const Sec
 }
 
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section,
-                         const Horizon& training) {
+                         const RunFacts& training) {
   if (table.granularity && chunk % table.granularity)
     throw Error(Exit::environment,
                 fmt::format("optimizer {} wants {} elements to stay together: an update may be cut at every {}th one",

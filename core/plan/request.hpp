@@ -34,7 +34,7 @@ struct Sharding : Policy {
 };
 
 // Facts about the run that an optimizer is given.
-struct Horizon {
+struct RunFacts {
   int64_t steps = 1;
   double peak_rate = 0;
 };
@@ -82,14 +82,14 @@ Precision make_precision(const std::string& name, const eng_axis& table, const S
 Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& options, Ranks& ranks);
 // Throws Error(Exit::usage) for groups that the optimizer refuses.
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options,
-                         const Horizon& training = {});
+                         const RunFacts& training = {});
 
 // Properties of the device that a plan depends on.
 struct DeviceTraits {
-  bool apart = false;             // its memory is not the host's: the batch is copied to it, and results back
-  bool queues = false;            // it copies beside the computation
-  bool collectives_apart = true;  // collectives take its memory; else they take copies in the host's memory
-  uint32_t beside = 1;            // threads or processors of a kernel beside the computation
+  bool discrete = false;              // its memory is not the host's: the batch is copied to it, and results back
+  bool queues = false;                // it copies beside the computation
+  bool collectives_on_device = true;  // collectives take its memory; else they take copies in the host's memory
+  uint32_t overlapped = 1;            // threads or processors of a kernel that overlaps the computation
 };
 
 // The states that live in memory of tiers, and where they are updated.

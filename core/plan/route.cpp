@@ -10,7 +10,7 @@ class Way {
  public:
   Way(const Plan& plan, const Where& from) : plan_(plan), at_(from) { moves.reserve(8); }
   void place(uint32_t place) {
-    if (at_.place != place && !plan_.adjacent(at_.place, place)) at_.place = plan_.door, add(Axis::place);
+    if (at_.place != place && !plan_.adjacent(at_.place, place)) at_.place = plan_.staging_arena, add(Axis::place);
     if (at_.place != place) at_.place = place, add(Axis::place);
   }
   void part(Id part) {

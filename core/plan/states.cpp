@@ -179,7 +179,7 @@ void States::make_step() {
     host = both.host;
     return both.device;
   };
-  if (!r_.traits.collectives_apart && !alone()) emit_.stage_collectives(1);
+  if (!r_.traits.collectives_on_device && !single_rank()) emit_.stage_collectives(1);
   const int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
   for (const Field& field : model_.fields) {
     plan_.fields.push_back({field.name, {}});
@@ -193,7 +193,7 @@ void States::make_step() {
   const int32_t wide = head.graph.value(head.outputs[0]).desc.dtype;
   const int64_t row = plan_.row;
   losses = make("losses", Line::step, row == 1 ? make_desc(wide, {a}) : make_desc(wide, {a, row}), plan_.losses);
-  if (alone() || !r_.train) return;
+  if (single_rank() || !r_.train) return;
   const Shared all =
       shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.row * plan_.ranks.data_size()), false);
   all_losses = all.device, plan_.all_losses = all.host;
@@ -206,13 +206,13 @@ void States::after_losses(uint64_t n) {
     plan_.buffer(view.buffer).bytes = std::max(plan_.buffer(view.buffer).bytes, bytes(view.desc));
   };
   for (View* view : {&losses, &plan_.losses}) grow(*view, mine);
-  if (!alone())
+  if (!single_rank())
     for (View* view : {&all_losses, &plan_.all_losses}) grow(*view, mine * plan_.ranks.data_size());
 }
 
 States::Shared States::shared(const std::string& name, Line line, const eng_desc& desc, bool initial) {
   const View device = emit_.persistent(name, line, desc, initial);
-  return {device, r_.traits.apart ? emit_.persistent(name + " for the host", line, desc, true, 1) : device};
+  return {device, r_.traits.discrete ? emit_.persistent(name + " for the host", line, desc, true, 1) : device};
 }
 
 void States::copy(Queue queue, const View& from, const View& to) {
@@ -378,7 +378,7 @@ void States::publish(size_t u, uint64_t first) {
 }
 
 bool States::publishes_late(size_t u) const {
-  return r_.overlap && r_.train && !r_.job && !frozen(u) && !alone() && master[u].part != weight[u].part;
+  return r_.overlap && r_.train && !r_.job && !frozen(u) && !single_rank() && master[u].part != weight[u].part;
 }
 
 View States::gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
@@ -397,7 +397,7 @@ void States::reduce(size_t u, const View& own, bool store) {
   emit_.label(Phase::reduce, homes_.unit(u).name);
   Where to = grad[u].where();
   if (!store) to.place = plan_.memory_of(to.place);
-  add(u, route_of_sum(plan_, {0, 0, own.desc.dtype}, to, partial_[u], alone()), own, grad[u], store);
+  add(u, route_of_sum(plan_, {0, 0, own.desc.dtype}, to, partial_[u], single_rank()), own, grad[u], store);
 }
 
 // Stores or adds what comes along a route. Sums are made in memory.

@@ -26,7 +26,7 @@ class States {
   bool leased(size_t u) const { return weight[u].where() != Where{0, 0, computed_[u]}; }
   // The backward writes a unit's gradient directly into its home.
   bool direct(size_t u) const {
-    return alone() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
+    return single_rank() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
   }
   // The weight of what begins at element `first` is its own master.
   bool one(size_t u, uint64_t first) const { return master[u].where(first) == weight[u].where(); }
@@ -43,7 +43,7 @@ class States {
     const bool whole = grad[u].part && !frozen(u) && r_.optimizer && (!master[u].part || rule(u).whole);
     return whole ? homes_.unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
   }
-  bool alone() const { return plan_.ranks.data_size() == 1; }
+  bool single_rank() const { return plan_.ranks.data_size() == 1; }
   // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
   uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
   // n elements in one dimension.
@@ -78,7 +78,9 @@ class States {
   void after_losses(uint64_t n);
 
   // The bytes for leases on the device at a time; UINT64_MAX: no limit.
-  uint64_t live_limit() const { return r_.live_limit && (!alone() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX; }
+  uint64_t live_limit() const {
+    return r_.live_limit && (!single_rank() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX;
+  }
   // The leases of a segment.
   Leases leases() const {
     Leases leases(emit_);
@@ -100,7 +102,7 @@ class States {
   // Puts the actions that `emit` emits on the communication queue, beside the computation.
   template <class F>
   void between_ranks(F emit) {
-    const Queue before = emit_.on(r_.overlap && !alone() ? Queue::comm : Queue::compute);
+    const Queue before = emit_.on(r_.overlap && !single_rank() ? Queue::comm : Queue::compute);
     emit();
     emit_.on(before);
   }

@@ -194,7 +194,7 @@ void recompute(Model& model, const Recompute& how) {
                   fmt::format("set recompute.blocks to at most {}, or remove it", layers.size()));
     for (size_t l = 0, run = 0; run < how.n; ++run) {
       for (size_t left = layers.size() / how.n + (run < layers.size() % how.n) - 1; left > 0; --left)
-        layers.layer(l++).twice = true;
+        layers.layer(l++).recomputed = true;
       layers.drop_all(l++);
     }
   } else if (how.kind == Recompute::Kind::budget) {
@@ -218,8 +218,8 @@ Kept kept(const Model& model) {
   Kept sum;
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     const Template& t = model.templates.at(model.blocks[b].tmpl);
-    const bool inside = b && model.blocks[b - 1].twice;  // of a run: its input is made again, not kept
-    if (model.blocks[b].twice) {
+    const bool inside = b && model.blocks[b - 1].recomputed;  // of a run: its input is made again, not kept
+    if (model.blocks[b].recomputed) {
       for (Id i : t.inputs) sum.bytes += inside ? 0 : bytes(t.graph.value(i).desc);
       sum.again += Saved(t).forward_flops();
     } else {

@@ -19,8 +19,8 @@ struct Recompute {
   uint64_t n = 0;
 };
 
-// Gives layers templates of their own, and sets Block::twice. Throws Error(Exit::usage) for more runs than layers, or a
-// budget that no choice meets.
+// Gives layers templates of their own, and sets Block::recomputed. Throws Error(Exit::usage) for more runs than layers,
+// or a budget that no choice meets.
 void recompute(Model& model, const Recompute& how);
 
 // Bytes kept from the forward to the backward of a micro-batch, and FLOPs of the forward that run again.

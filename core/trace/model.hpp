@@ -13,7 +13,7 @@ struct Block {
   std::string name;
   uint32_t tmpl = 0;
   std::vector<uint32_t> params;  // indices into Model::params
-  bool twice = false;  // training keeps nothing of it: its forward runs again before the next block's backward
+  bool recomputed = false;  // training keeps nothing of it: its forward runs again before the next block's backward
 };
 
 // A field of the batch: (B, T) values of one type (engine/data.h).

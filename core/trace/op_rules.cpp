@@ -74,7 +74,7 @@ auto guarded(Public* self, F call) -> decltype(call(std::declval<HeadOf<Public>&
 }
 
 template <class Public>
-eng_status told(Public* self, eng_error* sink) {
+eng_status reported(Public* self, eng_error* sink) {
   const auto& head = *static_cast<HeadOf<Public>*>(self);
   return head.status == ENG_OK ? ENG_OK : report(sink, head.status, head.error);
 }
@@ -95,7 +95,7 @@ eng_status shape(Public* self, eng_id value, eng_desc* out, eng_error* sink) {
     need(out, "out is NULL");
     *out = head.desc(value);
   });
-  return told(self, sink);
+  return reported(self, sink);
 }
 
 template <class Public>
@@ -120,13 +120,13 @@ eng_status emit(Public* self, const char* name, const eng_id* in, uint32_t n_in,
                   fmt::format("{} has {} outputs for these inputs, {} were asked for", name, made.size(), n_out));
     std::copy_n(made.begin(), n_out, out);
   });
-  return told(self, sink);
+  return reported(self, sink);
 }
 
 const eng_gradient_api gradient_api = {
     sizeof(eng_gradient_api),
     ENG_ABI_MINOR,
-    told,
+    reported,
     input,
     [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.out(k); }); },
     [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.d_out(k); }); },
@@ -182,7 +182,7 @@ const eng_gradient_api gradient_api = {
 const eng_stepping_api stepping_api = {
     sizeof(eng_stepping_api),
     ENG_ABI_MINOR,
-    told,
+    reported,
     input,
     shape,
     attributes,
@@ -213,7 +213,7 @@ const eng_stepping_api stepping_api = {
         need(k < h.rule.node().in.size() && h.rule.node().in[k], "input {} does not exist", k);
         *out = h.rule.traced(k);
       });
-      return told(s, sink);
+      return reported(s, sink);
     },
 };
 

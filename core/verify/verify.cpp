@@ -107,7 +107,7 @@ class Walk {
   void complain(uint32_t a, const std::string& text) {
     const Action& action = segment_->actions[a];
     add(fmt::format("{}/{} action {} ({}, {}): {}", program_->name, segment_->name, a, plan_.calls[action.call].op->id,
-                    plan_.labels[action.block].text(), text));
+                    plan_.labels[action.label].text(), text));
   }
 
   void segment(const Segment& s) {

@@ -54,7 +54,7 @@ inline eng_status in_bf16(eng_build* b, const eng_update& run, bool* out, eng_er
   return ENG_OK;
 }
 
-// For optimizers whose ops cannot round at random; `name` is the optimizer's.
+// For optimizers whose ops cannot round stochastically; `name` is the optimizer's.
 inline eng_status needs_f32(eng_build* b, const eng_update& run, const std::string& name, eng_error* error) {
   bool narrow = false;
   if (!run.master) return ENG_OK;  // a stage without one
@@ -66,8 +66,8 @@ inline eng_status needs_f32(eng_build* b, const eng_update& run, const std::stri
   return report(error, ENG_UNSUPPORTED, text.c_str());
 }
 
-// Emits an op that rounds at random (engine/ops.h): once for each parameter of the run, since the numbers depend on the
-// parameter. Padding stays as it is.
+// Emits an op that rounds stochastically (engine/ops.h): once for each parameter of the run, since the numbers depend
+// on the parameter. Padding stays as it is.
 template <uint32_t n_in, uint32_t n_out, uint32_t n_attrs>
 eng_status emit_rounded(eng_build* b, const eng_update& run, const char* op, const eng_id (&in)[n_in],
                         const eng_id (&out)[n_out], const eng_attr (&attrs)[n_attrs], eng_error* error) {
@@ -109,7 +109,7 @@ eng_status emit_last(eng_build* b, const eng_update& run, const char* op, const 
   return b->api->emit(b, op, in, n_in, outs, n_out + writes, all, n_attrs + writes, error);
 }
 
-// Emits an op that can also round at random, and does so where masters are kept in bf16.
+// Emits an op that can also round stochastically, and does so where masters are kept in bf16.
 template <uint32_t n_in, uint32_t n_out, uint32_t n_attrs>
 eng_status emit_update(eng_build* b, const eng_update& run, const char* op, const eng_id (&in)[n_in],
                        const eng_id (&out)[n_out], const eng_attr (&attrs)[n_attrs], eng_error* error) {

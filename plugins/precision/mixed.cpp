@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bf16, bf16_sr and fp16: compute and what moves between ranks have 16 bits, sums and masters are f32 (Micikevicius et
 // al. 2018). Parameters that a model wants in f32 stay so. fp16 scales the loss, so that small gradients do not become
-// zero. bf16_sr has no masters: what an update keeps is bf16, rounded at random (engine/ops.h).
+// zero. bf16_sr has no masters: what an update keeps is bf16, rounded stochastically (engine/ops.h).
 #include <cmath>
 #include <cstring>
 #include <new>

@@ -129,12 +129,12 @@ Target make_target(const Config& config, const Registry& registry, std::optional
 
 DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator) {
   DeviceTraits traits;
-  traits.apart = !target.host_memory();
+  traits.discrete = !target.host_memory();
   // A described card has a communicator that takes its memory, whatever is installed here.
-  if (communicator && !target.workspace) traits.collectives_apart = *communicator & ENG_COMM_DEVICE_MEMORY;
-  traits.collectives_apart = traits.collectives_apart || !traits.apart;
+  if (communicator && !target.workspace) traits.collectives_on_device = *communicator & ENG_COMM_DEVICE_MEMORY;
+  traits.collectives_on_device = traits.collectives_on_device || !traits.discrete;
   traits.queues = target.info.flags & ENG_DEVICE_ASYNC;
-  traits.beside = target.info.parallel_beside;
+  traits.overlapped = target.info.parallel_beside;
   return traits;
 }
 

@@ -44,7 +44,7 @@ void check(const std::string& text, const Job& job, const SchemaSource& plugins)
   Config::parse(text, "the converted configuration", std::filesystem::current_path(), filled_in(job, plugins), plugins);
 }
 
-// Many keys of one section are told as the section, in the order of its first one.
+// Many keys of one section are reported as the section, in the order of its first one.
 std::vector<std::string> by_section(const std::vector<std::string>& keys) {
   std::map<std::string, int> of;
   std::set<std::string> seen;

@@ -96,7 +96,7 @@ void translate(Job& job, const std::string& name, Entry& entry) {
   entry.used = true;
   const auto account = account_of(entry.trainer, name, entry.value);
   if (!account) return unknown(job, name, entry);
-  // A section that is known is told once, by its own name.
+  // A section that is known is reported once, by its own name.
   const std::string shown_name =
       entry.origin.substr(0, entry.origin.size() - std::min(entry.origin.size(), account->below));
   const std::string with_value = account->below ? fmt::format("`{}`", shown_name) : said(entry);

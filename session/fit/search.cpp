@@ -146,7 +146,7 @@ class Search {
     return found;
   }
 
-  // The largest micro-batch of a family that fits; else nothing, and the smallest is told in `too_large`.
+  // The largest micro-batch of a family that fits; else nothing, and the smallest is reported in `too_large`.
   std::optional<Tried> largest_that_fits(const Family& family, std::vector<Tried>& too_large) {
     const auto at = [&](size_t index) {
       Point point = family.point;

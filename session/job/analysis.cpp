@@ -101,7 +101,7 @@ class Analysis {
   void progress(const Told& told);
   bool begun_ = false;
   std::vector<Told> early_;  // before that
-  std::string phase_;        // the last one that was told
+  std::string phase_;        // the last one that was reported
 };
 
 // The newest checkpoint of a run that is analysed is where its weights come from, now and when this is resumed.

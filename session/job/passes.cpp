@@ -112,7 +112,7 @@ void Passes::losses(uint32_t split, uint64_t first, uint32_t n, bool sites, doub
     const One one{trainer_.loss_of(batch_, sites && k < n ? eval_with_sites : "eval"), batch_.valid};
     if (k < n) mine.append(reinterpret_cast<const char*>(&one), sizeof one);
   }
-  const std::vector<std::string> texts = trainer_.alone() ? std::vector{mine} : peers_.exchange(mine);
+  const std::vector<std::string> texts = trainer_.single_rank() ? std::vector{mine} : peers_.exchange(mine);
   for (uint64_t k = 0; k < n; ++k) {
     One one{};
     const std::string& text = texts[k % cut.world];
@@ -178,7 +178,7 @@ void Passes::position_losses(uint32_t split, uint64_t first, uint32_t n, double*
     trainer_.logits(batch_);
     if (k < turns) mine += losses_by_position();
   }
-  const std::vector<std::string> texts = trainer_.alone() ? std::vector{mine} : peers_.exchange(mine);
+  const std::vector<std::string> texts = trainer_.single_rank() ? std::vector{mine} : peers_.exchange(mine);
   for (uint64_t k = 0; k < turns; ++k) {
     const std::string& text = texts[k % cut.world];
     if (text.size() < (k / cut.world + 1) * whole)
@@ -255,7 +255,7 @@ void Passes::read(uint32_t what, uint32_t state, uint32_t index, uint64_t first,
 }
 
 void Passes::read_held(const Tensor& t, uint64_t first, uint64_t count, char* out) const {
-  if (t.part && !trainer_.alone())
+  if (t.part && !trainer_.single_rank())
     read_parts(t, first, count, out);
   else
     trainer_.reader()(spec_of(plan(), t), first, count, out);
@@ -306,7 +306,7 @@ void Passes::read_parts(const Tensor& t, uint64_t first, uint64_t count, char* o
 void Passes::read_sum(const Tensor& t, uint64_t first, uint64_t count, char* out) const {
   const uint64_t bytes = count * dtype_size(t.desc.dtype);
   trainer_.reader()(spec_of(plan(), t), first, count, out);
-  if (trainer_.alone()) return;
+  if (trainer_.single_rank()) return;
   const std::vector<std::string> all = peers_.exchange(std::string(out, bytes));
   std::memset(out, 0, bytes);
   for (const std::string& one : all) {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "core/plan/taps.hpp"
+#include "core/plan/hooks.hpp"
 
 namespace eng {
 

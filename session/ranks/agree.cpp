@@ -148,7 +148,7 @@ std::vector<Item> collective_items(const Plan& plan) {
         text += fmt::format("{} {} x{}: {}", program.name, segment.name, segment.repeat, call.op->id);
         for (const auto* side : {&call.in, &call.out})
           for (const eng_desc& d : *side) text += (side == &call.in ? " " : " -> ") + describe(d);
-        text += fmt::format(" {}\n", plan.labels[action.block].text());
+        text += fmt::format(" {}\n", plan.labels[action.label].text());
       }
   std::vector<Item> out;
   for (auto& [members, text] : texts) {

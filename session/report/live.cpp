@@ -67,7 +67,7 @@ Fullest fullest(const Plan& plan) {
     auto top = std::max_element(live.begin(), live.end());
     if (top == live.end() || *top <= peak.bytes) continue;
     const size_t at = static_cast<size_t>(top - live.begin());
-    peak = {*top, &program, actions[at]->block, {}};
+    peak = {*top, &program, actions[at]->label, {}};
     for (const auto& [id, first, last] : uses)
       if (id && first <= at && at <= last) peak.live.push_back(id);
   }

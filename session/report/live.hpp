@@ -12,7 +12,7 @@ namespace eng {
 struct Fullest {
   uint64_t bytes = 0;
   const Program* program = nullptr;
-  uint32_t block = 0;    // index into Plan::labels
+  uint32_t label = 0;    // index into Plan::labels
   std::vector<Id> live;  // largest first
 };
 Fullest fullest(const Plan& plan);

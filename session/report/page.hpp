@@ -13,7 +13,7 @@ namespace eng {
 inline constexpr const char* page_mark = "<!DOCTYPE html>\n<!-- engine report -->\n";
 
 // Charts of the runs over each other, a table of numbers, and the keys in which the runs differ. Runs without a step
-// are told and left out; one must have some.
+// are reported and left out; one must have some.
 std::string report_page(const std::vector<History>& runs);
 
 }  // namespace eng

@@ -58,7 +58,7 @@ class Progress final : public Listener {
   Look look_;
   int64_t every_, steps_;
   bool first_ = true;
-  std::optional<DeviceUse> use_;  // what was told last
+  std::optional<DeviceUse> use_;  // what was reported last
   std::string live_;              // the text on the terminal's last line
 };
 

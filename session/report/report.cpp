@@ -156,7 +156,7 @@ std::string host_update_text(const HostUpdate& u) {
   const std::string threads =
       u.of ? fmt::format("{} of {} threads of a rank", u.threads, u.of) : "the number of its threads is unknown";
   return fmt::format("  update on host    {}, {} the device computes\n", threads,
-                     u.beside ? "while" : "in turn with what");
+                     u.overlapped ? "while" : "in turn with what");
 }
 
 }  // namespace
@@ -207,7 +207,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "total", arena.total(), size(arena.total()));
   }
   if (const Fullest peak = fullest(plan); peak.program) {
-    out += fmt::format("  live at most ({}, {})\n", peak.program->name, plan.labels[peak.block].text());
+    out += fmt::format("  live at most ({}, {})\n", peak.program->name, plan.labels[peak.label].text());
     lines.clear();
     for (Id id : peak.live) lines[plan.buffer(id).line] += plan.buffer(id).bytes;
     for (const auto& [line, n] : lines)
@@ -299,7 +299,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
   if (const auto& u = c.host_update)
     out["update_on_host"] = Json::ordered({{"threads", u->of ? Json(u->threads) : Json()},
                                            {"host_threads", u->of ? Json(u->of) : Json()},
-                                           {"beside_compute", u->beside}});
+                                           {"beside_compute", u->overlapped}});
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);
   return out.dump(2) + "\n";
@@ -320,7 +320,7 @@ std::string plan_dump(const Plan& plan) {
   };
   if (const Fullest peak = fullest(plan); peak.program) {
     out += fmt::format("live at most: {} bytes in {}, {}\n", peak.bytes, peak.program->name,
-                       plan.labels[peak.block].text());
+                       plan.labels[peak.label].text());
     for (Id id : peak.live) out += fmt::format("{:>16} {}\n", plan.buffer(id).bytes, plan.buffer(id).name);
   }
   for (const Program& program : plan.programs)
@@ -329,7 +329,7 @@ std::string plan_dump(const Plan& plan) {
       for (size_t a = 0; a < segment.actions.size(); ++a) {
         const Action& action = segment.actions[a];
         out += fmt::format("{:>6} {:<7} {} ({}){}", a, to_string(action.queue), plan.calls[action.call].op->id,
-                           plan.labels[action.block].text(), attrs(action));
+                           plan.labels[action.label].text(), attrs(action));
         for (uint32_t w : action.waits) out += fmt::format(" wait {}", w);
         out += "\n        in ";
         for (const View& v : action.in) out += " " + view(v);

@@ -89,7 +89,7 @@ std::string trace_text(const Trace& trace, const Plan& plan) {
     used[row] = true;
     if (e.begin - e.reached > std::chrono::microseconds(1)) add(slice("wait", row, rank, e.reached, e.begin));
     Json one = slice(plan.calls[e.call].op->id, row, rank, e.begin, e.end);
-    one["args"] = Json::ordered({{"block", plan.labels[e.block].text()}, {"step", e.step}});
+    one["args"] = Json::ordered({{"block", plan.labels[e.label].text()}, {"step", e.step}});
     add(one);
     Span& span = steps[e.step];
     span.begin = std::min(span.begin, e.reached), span.end = std::max(span.end, e.end);

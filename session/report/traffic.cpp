@@ -24,18 +24,18 @@ bool touches(const std::vector<View>& views, const std::vector<Id>& buffers) {
 // The purpose of a gather: the phase of the first action that reads what the actions of its label wrote.
 Phase reader(const Plan& plan, const Segment& segment, size_t at) {
   std::vector<Id> written;
-  const uint32_t label = segment.actions[at].block;
+  const uint32_t label = segment.actions[at].label;
   for (; at < segment.actions.size(); ++at) {
     const Action& action = segment.actions[at];
-    if (action.block != label && touches(action.in, written)) return plan.labels[action.block].phase;
-    if (action.block == label)
+    if (action.label != label && touches(action.in, written)) return plan.labels[action.label].phase;
+    if (action.label == label)
       for (const View& v : action.out) written.push_back(v.buffer);
   }
   return Phase::step;
 }
 
 std::string purpose(const Plan& plan, const Segment& segment, size_t at) {
-  const Phase phase = plan.labels[segment.actions[at].block].phase;
+  const Phase phase = plan.labels[segment.actions[at].label].phase;
   if (phase == Phase::reduce) return "gradients, sum";
   if (phase == Phase::publish) return "weights, publish";
   if (phase != Phase::gather) return Label{phase}.text();  // "norm", "losses"

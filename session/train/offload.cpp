@@ -24,7 +24,7 @@ void each_host_update(const Plan& plan, F visit) {
   for (const Segment& segment : plan.program("train").segments)
     for (const Action& action : segment.actions) {
       const Call& call = plan.calls[action.call];
-      if (call.on_host && plan.labels[action.block].phase == Phase::update &&
+      if (call.on_host && plan.labels[action.label].phase == Phase::update &&
           call.op->id != std::string_view(ENG_OP_COPY))
         visit(action, call);
     }
@@ -32,7 +32,7 @@ void each_host_update(const Plan& plan, F visit) {
 
 }  // namespace
 
-Offload make_offload(const Section& section, Registry& registry, bool apart, const std::set<int32_t>& idle) {
+Offload make_offload(const Section& section, Registry& registry, bool discrete, const std::set<int32_t>& idle) {
   Offload out;
   for (const auto& [key, role] : {std::pair("optimizer", ENG_ROLE_STATE),
                                   {"master", ENG_ROLE_MASTER},
@@ -52,7 +52,7 @@ Offload make_offload(const Section& section, Registry& registry, bool apart, con
   if (section.has("ratio")) out.ratio = section.number("ratio");
   // Storage is reached through memory of the host, unless the device's own is that.
   const bool stores = std::any_of(out.tiers.begin(), out.tiers.end(), [](const auto& t) { return t.storage; });
-  if (stores && (apart || out.update_on_host)) add(out, host_tier, section, registry);
+  if (stores && (discrete || out.update_on_host)) add(out, host_tier, section, registry);
   return out;
 }
 

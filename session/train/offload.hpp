@@ -21,9 +21,9 @@ Storage storage_of(const Offload& offload, const Section& section, Registry& reg
 // The host memory that the tiers of a plan need beside their arenas.
 uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& registry);
 
-// `apart`: the device's memory is not the host's. `idle`: roles that the plan does not have. Throws Error if a tier
+// `discrete`: the device's memory is not the host's. `idle`: roles that the plan does not have. Throws Error if a tier
 // does not exist or describes itself wrongly.
-Offload make_offload(const Section& section, Registry& registry, bool apart, const std::set<int32_t>& idle = {});
+Offload make_offload(const Section& section, Registry& registry, bool discrete, const std::set<int32_t>& idle = {});
 
 // The kernels that compute in memory of tiers beside a device with memory of its own: those of the cpu with [host]
 // threads, and else its default options.
@@ -32,7 +32,7 @@ std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host);
 // The way in which updates on the host run.
 struct HostUpdate {
   uint32_t threads = 0, of = 0;  // of each rank: those of the update, those of what the host computes; 0: unknown
-  bool beside = false;           // the device computes meanwhile
+  bool overlapped = false;       // the device computes meanwhile
 };
 // The host updates of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody
 // was asked.

@@ -262,7 +262,7 @@ static void make_tiers(Setup& s, const Asked& a, PlanRequest& request) {
   std::set<int32_t> idle;
   if (!a.training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
   if (!a.training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
-  request.offload = s.offload = make_offload(a.section("offload"), a.registry, request.traits.apart, idle);
+  request.offload = s.offload = make_offload(a.section("offload"), a.registry, request.traits.discrete, idle);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory())
     s.host = host_kernels(a.registry, a.section("host"));
 }
@@ -314,7 +314,7 @@ static void plan_with(Setup& s, const Asked& a, const PlanRequest& request) {
   const bool sketch = a.use == Use::sketch;
   s.plan = sketch ? emit_plan(request) : make_plan(request);
   if (sketch) bound_arenas(s.plan);
-  if (s.offload.update_on_host && request.traits.apart && !sketch) {
+  if (s.offload.update_on_host && request.traits.discrete && !sketch) {
     const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(a.registry, a.section("host"));
     check_same_bits(s.plan, s.host ? *s.host : *other, s.optimizer.name, s.target.device);
   }

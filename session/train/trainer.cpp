@@ -99,7 +99,7 @@ void Trainer::upload_table(int64_t steps) {
 void Trainer::upload_counters(int64_t step, int64_t updates) {
   int64_t counters[ENG_C_COUNT] = {};
   counters[ENG_C_STEP] = step, counters[ENG_C_UPDATES] = updates;
-  if (!alone()) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
+  if (!single_rank()) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
   executor_.upload(setup_.plan.counters, counters);
 }
 
@@ -175,7 +175,7 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
 }
 
 Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
-  if (alone()) return {batch.valid, batch.padding, stop};
+  if (single_rank()) return {batch.valid, batch.padding, stop};
   Agreed all;
   const BeforeStep mine{batch.valid, batch.padding, stop};
   for (const BeforeStep& one : exchange_records(exchange_, mine, "the agreement before a step"))
@@ -199,12 +199,12 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   executor_.host<float>(setup_.plan.inputs)[0] = agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f;
   // Several ranks stop together, between steps.
   try {
-    if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
+    if (!executor_.run("train", single_rank() ? stop : nullptr)) return std::nullopt;
   } catch (const Error& e) {
-    if (e.exit() != Exit::disk) throw;  // of a disk it is told when it failed
+    if (e.exit() != Exit::disk) throw;  // of a disk it is reported when it failed
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
   }
-  const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
+  const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
   const Counts counts{valid, static_cast<double>(cut_.step())};
@@ -275,7 +275,7 @@ void Trainer::not_finite(double loss, double norm) {
       if (where.empty() && !all_finite(values.data(), t.desc.dtype, e.count)) where = "parameter " + t.name;
     }
   }
-  if (!alone())  // the first rank that found something is used
+  if (!single_rank())  // the first rank that found something is used
     for (const std::string& theirs : exchange_(where))
       if (!theirs.empty()) {
         where = theirs;
@@ -342,7 +342,7 @@ Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
 // `sums`: this rank's, of the losses of its tokens, one for each term; `sequences`: this rank's.
 void Trainer::together(Evaluation& out, std::vector<double> sums, uint64_t sequences) {
   const size_t n = sums.size();
-  if (!alone()) {
+  if (!single_rank()) {
     Evaluated mine{out.tokens, sequences, {}};
     std::copy(sums.begin(), sums.end(), mine.sums);
     const auto all = exchange_records(exchange_, mine, "the sums of an evaluation");
@@ -368,7 +368,7 @@ double Trainer::gradients(const Batch& batch, int64_t valid) {
   const auto labels = static_cast<double>(std::max<int64_t>(valid, 1));
   executor_.host<float>(setup_.plan.inputs)[0] = valid ? 1.0f / static_cast<float>(valid) : 0.0f;
   executor_.run("train");
-  const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
+  const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
   return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / labels;
 }
 

@@ -74,7 +74,7 @@ class Trainer {
   // This rank's part of every step, and how many samples all ranks have taken so far, in steps of any size.
   const Cut& cut() const { return cut_; }
   uint64_t samples() const { return samples_; }
-  bool alone() const { return cut_.world == 1; }
+  bool single_rank() const { return cut_.world == 1; }
   bool trains() const { return setup_.plan.table.buffer != 0; }
   const Observers& observers() const { return setup_.observers; }
 

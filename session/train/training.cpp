@@ -37,7 +37,7 @@ void TrainingLoop::step(const Batch* given) {
   const double data_wait = since(begun);
   const bool late = trainer_.step() > first_ && options_.max_seconds && since(started_) > *options_.max_seconds;
   // A single rank checks within its step, if there can be one.
-  const bool before = !trainer_.alone() || batch.tokens.empty();
+  const bool before = !trainer_.single_rank() || batch.tokens.empty();
   const auto agreed = trainer_.agree(batch, late || (before && options_.stop && options_.stop()));
   trainer_.record(options_.trace ? options_.trace->of(trainer_.step() + 1) : nullptr);
   auto m = agreed.stop ? std::nullopt : trainer_.train(batch, agreed, data_wait, options_.stop);
@@ -55,7 +55,7 @@ void TrainingLoop::step(const Batch* given) {
     asked = answer.save && saves_;
     ended_ = std::move(answer.stop);
   }
-  stopped_ = agreed.stop || (trainer_.alone() && step < steps_ && options_.stop && options_.stop());
+  stopped_ = agreed.stop || (trainer_.single_rank() && step < steps_ && options_.stop && options_.stop());
   end_save(false);
   const bool ends = step == steps_ || !over().empty();
   if (saved_at_ != step &&

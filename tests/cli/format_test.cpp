@@ -116,7 +116,7 @@ TEST_CASE("bf16_sr: a run that was interrupted goes on with the same bits", "[cl
   CHECK(numbers(scratch / "whole") != numbers(scratch / "bf16"));
 }
 
-TEST_CASE("bf16_sr: optimizers that cannot round at random say what to change", "[cli]") {
+TEST_CASE("bf16_sr: optimizers that cannot round stochastically say what to change", "[cli]") {
   Scratch scratch;
   scratch.config();
   for (const std::string name : {"muon", "adamw8bit"}) {

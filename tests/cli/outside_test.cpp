@@ -203,7 +203,7 @@ TEST_CASE("a hash of the configuration is of its values", "[cli]") {
   CHECK(Json::parse(read(scratch / "a" / "run" / "run.json")).at("config_hash") == first);
 }
 
-TEST_CASE("a report's cost follows its lines, and what it cannot read is told", "[cli]") {
+TEST_CASE("a report's cost follows its lines, and what it cannot read is reported", "[cli]") {
   Scratch scratch;
   fs::create_directories(scratch / "run");
   scratch.write("run/state.json", "{}");

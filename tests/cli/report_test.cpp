@@ -30,7 +30,7 @@ TEST_CASE("a run and its resumption become one page; the plan's peaks are in run
   CHECK(has(other.err, "config.toml exists and is no report"));
 }
 
-TEST_CASE("a run without a step, and what is no run, are told", "[cli]") {
+TEST_CASE("a run without a step, and what is no run, are reported", "[cli]") {
   Scratch scratch;
   fs::create_directories(scratch / "empty");
   scratch.write("empty/state.json", "{}");

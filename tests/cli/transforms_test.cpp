@@ -109,7 +109,7 @@ TEST_CASE("a transform starts from weights that know nothing of it", "[cli]") {
   CHECK(run("adapted.toml", "begun", bare) == run("config.toml", "without", bare));
 }
 
-TEST_CASE("mistakes in [[transforms]] are told", "[cli]") {
+TEST_CASE("mistakes in [[transforms]] are reported", "[cli]") {
   Scratch scratch;
   scratch.config();
   const std::string config = read(scratch / "config.toml");

@@ -152,7 +152,7 @@ TEST_CASE_METHOD(Formats, "texts of a format that are not UTF-8 are refused or r
   CHECK(text() == std::string("a\0b/c", 5));
 }
 
-TEST_CASE_METHOD(Formats, "a source that stops is obeyed, and its own error is told") {
+TEST_CASE_METHOD(Formats, "a source that stops is obeyed, and its own error is reported") {
   folder.write("a.bar", std::string(1000, 'x') + "|y");
   settings.numbers["memory"] = 500;
   for (const bool stops : {true, false}) {

@@ -300,7 +300,7 @@ TEST_CASE_METHOD(Sniff, "JSON is read line by line, or told how it becomes so") 
   refuse("d.json", "{\n\"text\": \"one\"}\n", {(folder.path() / "d.jsonl").string(), "format = \"text\""});
 }
 
-TEST_CASE_METHOD(Sniff, "a web page in place of a file is told") {
+TEST_CASE_METHOD(Sniff, "a web page in place of a file is reported") {
   for (const std::string page :
        {"<!DOCTYPE html>\n<html><body>404</body></html>", "\n  <html lang=\"en\"><head></head>", "<HTML>\n<BODY>",
         "<!-- saved -->\n<!doctype HTML >", "<head><title>Log in</title>"}) {

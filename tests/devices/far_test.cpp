@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device with memory apart, queues and graphs trains to the same bits as the cpu.
+// A device with discrete memory, queues and graphs trains to the same bits as the cpu.
 #include <sys/wait.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -136,7 +136,7 @@ TEST_CASE("a plan states the threads of updates on the host") {
   for (eng::Call& call : setup.plan.calls)
     if (call.on_host) call.parallel = 2;
   const eng::HostUpdate fewer = *eng::host_update(setup.plan, setup.host.get());
-  CHECK((fewer.threads == 2 && fewer.of == 3 && fewer.beside));
+  CHECK((fewer.threads == 2 && fewer.of == 3 && fewer.overlapped));
   // The number of threads of a described device's host is unknown.
   c.section("device").set("describe", std::string("a800-80g"), "test");
   eng::Setup card = eng::make_plan_only(c, registry());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of the engine on a device with memory apart: the progress line and the metrics tell that memory.
+// A run of the engine on a device with discrete memory: the progress line and the metrics tell that memory.
 #include <fstream>
 
 #include "session/report/progress.hpp"
 #include "tests/cli/harness.hpp"
 
-TEST_CASE("a device with memory apart: the progress line shows it, and the host's beside it") {
+TEST_CASE("a device with discrete memory: the progress line shows it, and the host's beside it") {
   using namespace cli;
   using cli::Result;
   Scratch scratch;

@@ -60,7 +60,7 @@ Seen without_each_wait(const Model& model, const std::string& strategy) {
           }
         const auto name = [&](size_t k) {
           const eng::Action& action = segments[s].actions[k];
-          return std::string(plan.calls[action.call].op->id) + " in " + plan.labels[action.block].text() +
+          return std::string(plan.calls[action.call].op->id) + " in " + plan.labels[action.label].text() +
                  ", writing " + plan.buffer(action.out[0].buffer).name;
         };
         INFO(describe(model, on) << ": " << segments[s].name << " action " << a << " (" << name(a)

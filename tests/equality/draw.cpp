@@ -290,7 +290,7 @@ Types types(const eng::Plan& plan, const char* op, eng::Phase phase, const char*
   for (const eng::Segment& segment : plan.program(program).segments)
     for (const eng::Action& action : segment.actions)
       if (const eng::Call& call = plan.calls[action.call];
-          call.op->id == std::string(op) && plan.labels[action.block].phase == phase)
+          call.op->id == std::string(op) && plan.labels[action.label].phase == phase)
         out.insert({call.in[0].dtype, call.out[0].dtype});
   return out;
 }

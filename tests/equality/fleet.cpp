@@ -191,7 +191,7 @@ void Fleet::complain(uint32_t rank, const Bound& bound, const std::string& what)
   const eng::Segment& segment = r.plan->programs[r.program].segments[r.segment];
   complaint_ = fmt::format("rank {}, {}/{} action {} ({} in {}): {}", rank, r.plan->programs[r.program].name,
                            segment.name, bound.action - segment.actions.data(), bound.call->op->id,
-                           r.plan->labels[bound.action->block].text(), what);
+                           r.plan->labels[bound.action->label].text(), what);
 }
 
 // Stands at the first segment, from here on, that has anything to do.

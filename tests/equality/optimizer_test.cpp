@@ -206,7 +206,7 @@ TEST_CASE("what is frozen has no gradient, no state and no traffic") {
   for (const auto& p : head.programs)
     for (const auto& s : p.segments)
       for (const auto& a : s.actions) {
-        const std::string label = head.labels[a.block].text();
+        const std::string label = head.labels[a.label].text();
         if (label.ends_with(" backward")) CHECK(label == "head backward");
       }
   CHECK(head.flops_per_step < 0.7 * all.flops_per_step);

@@ -17,7 +17,7 @@ inline bool reduce_twice(eng::Plan& plan) {
       for (uint32_t a = 0; a < segment.actions.size(); ++a) {
         const eng::Action& action = segment.actions[a];
         if (plan.calls[action.call].op->id != std::string(ENG_OP_ADD) ||
-            plan.labels[action.block].phase != eng::Phase::reduce)
+            plan.labels[action.label].phase != eng::Phase::reduce)
           continue;
         eng::Action again = action;
         again.waits.clear(), again.after.clear();

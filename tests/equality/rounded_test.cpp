@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16_sr: what is kept in bf16 and rounded at random has one result, however it is divided and whenever it is moved.
+// bf16_sr: what is kept in bf16 and rounded stochastically has one result, however it is divided and whenever it is
+// moved.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

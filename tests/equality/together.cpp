@@ -15,7 +15,7 @@ using namespace eng;
 // A rank's contribution to a collective; must be equal on all members.
 std::string key_of(const Plan& plan, const Action& action) {
   const Call& call = plan.calls[action.call];
-  std::string key = fmt::format("{} in {}", call.op->id, plan.labels[action.block].text());
+  std::string key = fmt::format("{} in {}", call.op->id, plan.labels[action.label].text());
   for (const auto& list : {call.in, call.out})
     for (const eng_desc& d : list) key += " " + eng::describe(d);
   for (const Attr& a : call.attrs.list) key += fmt::format(" {}={}", a.key, a.i);

@@ -260,7 +260,7 @@ TEST_CASE("a position behind the end of the sequence is refused") {
   }
 }
 
-TEST_CASE("an op without a step rule: such a model cannot generate, and its name is told") {
+TEST_CASE("an op without a step rule: such a model cannot generate, and its name is reported") {
   Sequence sequence("", "reference");
   Op op = *sequence.model.templates.at(1).graph.nodes[0].op;
   op.step = nullptr;

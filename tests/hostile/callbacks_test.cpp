@@ -85,7 +85,7 @@ TEST_CASE("every function that fails without a text is told with its status", "[
   check_all("mute", "failed with status 13 and no text");
 }
 
-TEST_CASE("texts and statuses of any kind are told", "[hostile][.slow]") {
+TEST_CASE("texts and statuses of any kind are reported", "[hostile][.slow]") {
   for (const char* name : {"model.create", "op.infer", "op.grad", "kernel.launch", "optimizer.update"})
     for (const auto& [how, said] : {std::pair("long", "xxxxxxxx"),
                                     {"odd", "odd ?[31m??\n"},

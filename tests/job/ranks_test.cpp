@@ -62,7 +62,7 @@ TEST_CASE("two ranks that were stopped go on with the same bits", "[job][.slow]"
   CHECK(result(scratch / "part") == whole);
 }
 
-TEST_CASE("windows of a gradient that ranks cannot divide are told", "[job]") {
+TEST_CASE("windows of a gradient that ranks cannot divide are reported", "[job]") {
   Scratch scratch;
   scratch.config();
   const Result result =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one op on one device plugin: tensors with owned memory, workspace and prepare and bind and launch, outputs back.
 // Every run also checks that the kernel stays inside its tensors and its workspace and leaves its inputs as they were.
-// A device with memory apart is given copies of all of it, guards included.
+// A device with discrete memory is given copies of all of it, guards included.
 #pragma once
 
 #include <dlfcn.h>

@@ -86,7 +86,7 @@ double away(float x, int updates, Round round) {
 
 }  // namespace
 
-TEST_CASE("fast updates that round at random have the reference's bits") {
+TEST_CASE("fast updates that round stochastically have the reference's bits") {
   Random random(31);
   for (const int32_t grad : {ENG_F32, ENG_BF16})
     for (int64_t n : {1, 7, 16, 31, 32, 33, 64, 513, 40000}) {

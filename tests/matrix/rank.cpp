@@ -99,7 +99,7 @@ std::pair<double, double> traffic(const eng::Plan& plan) {
     for (const eng::Action& action : segment.actions) {
       const eng::Call& call = plan.calls[action.call];
       const std::string id = call.op->id;
-      const eng::Phase phase = plan.labels[action.block].phase;
+      const eng::Phase phase = plan.labels[action.label].phase;
       if (phase == eng::Phase::norm || phase == eng::Phase::losses) continue;
       if (id == ENG_OP_ALL_GATHER) gathered += segment.repeat * static_cast<double>(eng::count(call.out[0]));
       if (id == ENG_OP_ALL_TO_ALL) reduced += segment.repeat * static_cast<double>(eng::count(call.in[0]));

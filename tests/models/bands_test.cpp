@@ -74,7 +74,7 @@ TEST_CASE("16-bit formats follow fp32 over 200 steps, and faults are seen", "[.s
 
 // Only what is stored between updates differs: with masters and moments in f32, rounded by hand with the numbers of
 // engine/ops.h after every update, bf16 computes what bf16_sr computes.
-TEST_CASE("bf16_sr is bf16 whose masters and moments are rounded at random", "[.slow]") {
+TEST_CASE("bf16_sr is bf16 whose masters and moments are rounded stochastically", "[.slow]") {
   const auto plugins = registry();
   Course course;
   course.model = "opt", course.precision = "bf16_sr";

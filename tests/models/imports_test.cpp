@@ -202,7 +202,7 @@ TEST_CASE("from: a vocabulary of another size is told with its edit", "[from]") 
   CHECK_THAT(help_of(head.path), Catch::Contains("set `tie_word_embeddings` to true"));
 }
 
-TEST_CASE("from: weights that are something else are told", "[from]") {
+TEST_CASE("from: weights that are something else are reported", "[from]") {
   const Model m("single");
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 42\n";
   eng::test::write_file(m.weights(), pointer);

@@ -2,8 +2,8 @@
 // A job in a plan: its programs, its sites, what stays out, and its faults by name.
 #include <catch2/catch.hpp>
 
+#include "core/plan/hooks.hpp"
 #include "core/plan/plan.hpp"
-#include "core/plan/taps.hpp"
 #include "core/verify/verify.hpp"
 #include "session/config/schemas.hpp"
 #include "session/train/setup.hpp"

@@ -17,7 +17,7 @@ TEST_CASE("a weight that lives in another memory is copied to the device for a u
                     "test.toml", ".", {"device.plugin=reference"}, schemas_of(sketch::registry()));
   const Setup setup = make_setup(config, sketch::registry(), 0, {});
   PlanRequest request{setup.model, setup.precision, nullptr, "reference", [](const Call&) { return uint64_t{0}; }};
-  request.traits.apart = true;
+  request.traits.discrete = true;
   Plan plan;
   plan.ranks = request.ranks;
   plan.arenas = {{"reference"}, {"reference", "pinned"}};

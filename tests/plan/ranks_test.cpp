@@ -59,7 +59,7 @@ std::string sequence(const Plan& plan) {
     for (const auto& segment : program.segments)
       for (const auto& action : segment.actions)
         if (const auto& call = plan.calls[action.call]; call.op->collective)
-          out += std::string(call.op->id) + " " + eng::describe(call.in[0]) + " " + plan.labels[action.block].text() +
+          out += std::string(call.op->id) + " " + eng::describe(call.in[0]) + " " + plan.labels[action.label].text() +
                  "\n";
   return out;
 }
@@ -177,7 +177,7 @@ TEST_CASE("one reduction per step runs beside the last backward") {
   REQUIRE(segments.size() == 4);
   const auto sums = [&](const eng::Segment& segment) {
     return std::count_if(segment.actions.begin(), segment.actions.end(), [&](const eng::Action& a) {
-      const bool gradients = plan.labels[a.block].phase == eng::Phase::reduce;
+      const bool gradients = plan.labels[a.label].phase == eng::Phase::reduce;
       return gradients && std::string(plan.calls[a.call].op->id) == ENG_OP_ALL_TO_ALL;
     });
   };

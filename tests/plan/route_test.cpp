@@ -29,7 +29,7 @@ std::string text(const std::vector<eng::Move>& moves) {
 eng::Plan places(bool apart) {
   eng::Plan plan;
   plan.arenas = {{"cpu", "device"}, {"host", "tier"}, {"other", "tier"}, {"disk", "storage"}};
-  plan.first_tier = 1, plan.door = apart ? 1 : 0;
+  plan.first_tier = 1, plan.staging_arena = apart ? 1 : 0;
   return plan;
 }
 const eng::Plan here = places(false), apart = places(true);

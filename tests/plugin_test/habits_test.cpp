@@ -4,7 +4,7 @@
 
 namespace plugin_test {
 
-TEST_CASE("what a plugin does to its process is told", "[plugin_test][.slow]") {
+TEST_CASE("what a plugin does to its process is reported", "[plugin_test][.slow]") {
   const Scratch place;
   const fs::path file = fs::path(PLANTED_DIR) / "habits.eng.so";
   const Tried good = try_plugin(place, file);
@@ -71,7 +71,7 @@ TEST_CASE("what is wrong with a file is told without loading it, or where it is 
   }
 }
 
-TEST_CASE("a second OpenMP runtime is told", "[plugin_test]") {
+TEST_CASE("a second OpenMP runtime is reported", "[plugin_test]") {
   const Scratch place;
   std::string bytes = read(fs::path(FIXTURES) / "fixture_good.eng.so");
   const std::string from = "libc.so.6", to = "libomp.so";

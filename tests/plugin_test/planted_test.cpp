@@ -72,7 +72,7 @@ TEST_CASE("a strategy that says that it is lossy is not asked for the bits of pl
   CHECK(compared == 3);  // on 2, 3 and 4 ranks
 }
 
-TEST_CASE("a kernel that ignores segments, positions, loss weights or z_loss is told", "[plugin_test]") {
+TEST_CASE("a kernel that ignores segments, positions, loss weights or z_loss is reported", "[plugin_test]") {
   const Scratch place;
   const Tried tried =
       try_plugin(place, fs::path(PLANTED_DIR) / "planted_reference_kernels.eng.so", {"--kind", "eng.kernels/1"});

@@ -113,7 +113,7 @@ TEST_CASE("a kind of another draft is not used, the file's other kinds are") {
   CHECK_THAT(said[1], Contains("this engine has no kind eng.opz/1; did you mean eng.ops/1?"));
 }
 
-TEST_CASE("what a plugin changes in the process is undone and told") {
+TEST_CASE("what a plugin changes in the process is undone and reported") {
   CHECK(warning("good") == "");
   CHECK_THAT(warning("ftz"),
              Contains("it changed the flush-to-zero (is it linked with -ffast-math?) from off to on; undone"));

@@ -130,7 +130,7 @@ TEST_CASE("a call from inside is computed on its thread; several calls at a time
   CHECK(!moved);
 }
 
-TEST_CASE("what threads cannot do is told", "[threads]") {
+TEST_CASE("what threads cannot do is reported", "[threads]") {
   Sink sink;
   CHECK(run(
             1, 5, 0, [](uint64_t, uint64_t, eng_error*) { return ENG_OK; }, &sink) == ENG_INVALID);

@@ -34,7 +34,7 @@ void by_kept(const Call& c, Body&& body) {
     by_real(c.in[0].dtype, body);
 }
 
-// Stores value k of an element; what is kept in bf16 is rounded at random. Counters, if any, are input `at`.
+// Stores value k of an element; what is kept in bf16 is rounded stochastically. Counters, if any, are input `at`.
 struct Keeper {
   const cpu::Rounding* rounding;
   uint32_t update;

@@ -83,7 +83,7 @@ Seen without_each_wait(const Model& model, On on) {
           continue;
         ++seen.needed;
         const auto name = [&](const eng::Action& one) {
-          return std::string(plan.calls[one.call].op->id) + " in " + plan.labels[one.block].text();
+          return std::string(plan.calls[one.call].op->id) + " in " + plan.labels[one.label].text();
         };
         INFO(describe(model, on) << ": " << segments[s].name << " action " << a << " (" << name(action)
                                  << ") without its wait for " << action.waits[w] << " (" << name(awaited) << ")");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test device "far": memory apart, queues that are threads with random delays, graphs. Its kernels are those of
+// The test device "far": discrete memory, queues that are threads with random delays, graphs. Its kernels are those of
 // other plugins, which it loads. Written against abi/ alone.
 #pragma once
 

@@ -132,7 +132,7 @@ TEST_CASE("page: names are text, and nothing is asked of a network", "[page]") {
   CHECK(count(page, "<svg") == count(page, "</svg>"));
 }
 
-TEST_CASE("page: runs over each other, each in the legend; those without steps are told", "[page]") {
+TEST_CASE("page: runs over each other, each in the legend; those without steps are reported", "[page]") {
   Scratch scratch;
   const std::string page =
       report_page({history(scratch, "first", line(1, 9) + line(2, 8)), history(scratch, "none", ""),

@@ -36,7 +36,7 @@ std::string collectives(const eng::Plan& plan) {
         out += program.name + "/" + segment.name + " x" + std::to_string(segment.repeat) + " " + call.op->id;
         for (const eng::Attr& a : call.attrs.list) out += " " + a.key + "=" + std::to_string(a.i);
         out += " " + std::to_string(eng::count(call.in[0])) + " -> " + std::to_string(eng::count(call.out[0])) + " " +
-               plan.labels[action.block].text() + "\n";
+               plan.labels[action.label].text() + "\n";
       }
   return out;
 }
@@ -246,8 +246,8 @@ TEST_CASE("what a gather is for does not depend on what a block is called") {
     // A unit whose name ends as the label of a forward does.
     plan.labels = {{eng::Phase::gather, "odd forward"}, {phase, "odd forward"}};
     eng::Action gather, reader;
-    gather.out = {{1, 0, {}}}, gather.block = 0;
-    reader.call = 1, reader.in = {{1, 0, {}}}, reader.block = 1;
+    gather.out = {{1, 0, {}}}, gather.label = 0;
+    reader.call = 1, reader.in = {{1, 0, {}}}, reader.label = 1;
     plan.programs = {{"train", {{"first", 1, {gather, reader}}}}};
     const auto transfers = eng::traffic(plan);
     REQUIRE(transfers.size() == 1);

@@ -62,7 +62,7 @@ TEST_CASE("begins and endings that cannot be are refused", "[formats]") {
   CHECK(parse_description(description(format("a", "begins = ['00']\nendings = ['.a']")), out) == "");
 }
 
-TEST_CASE("a format that no plugin provides is told", "[formats]") {
+TEST_CASE("a format that no plugin provides is reported", "[formats]") {
   Registry registry({});
   const Section data("data", {});
   FormatsInUse formats(registry, data);

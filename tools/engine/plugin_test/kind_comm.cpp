@@ -131,7 +131,7 @@ std::string check_collective(Comm& c, const char* id, const std::vector<uint32_t
   return "";
 }
 
-// The first device here whose memory is apart. Throws Untested if there is none.
+// The first device here with discrete memory. Throws Untested if there is none.
 std::unique_ptr<Machine> machine_apart(const Subject& s, uint32_t local_rank) {
   std::string why = "no plugin provides one";
   for (const Candidate& file : s.registry.candidates())

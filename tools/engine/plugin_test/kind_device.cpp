@@ -81,7 +81,7 @@ Trained train(const Subject& s, Machine& on, Random random, bool graphs) {
   PlanRequest request{model, precision, &optimizer, on.name(), {}};
   request.workspace = [&](const Call& call) { return on.kernels().workspace(call); };
   request.steps = 3, request.grad_clip = 1, request.accumulate = 2;
-  request.traits.apart = !on.kernels().host_memory(), request.traits.queues = on.info().flags & ENG_DEVICE_ASYNC;
+  request.traits.discrete = !on.kernels().host_memory(), request.traits.queues = on.info().flags & ENG_DEVICE_ASYNC;
   const Plan plan = make_plan(request);
   Executor executor(plan, on.device(), on.kernels(), nullptr, graphs);
   executor.run("init");

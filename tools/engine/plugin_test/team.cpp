@@ -102,7 +102,7 @@ void Team::launch(size_t rank, const Bound& bound) {
   const eng_exec exec = {sizeof(eng_exec), 0, nullptr};
   Sink sink;
   sink.check(bound.kernel->launch(bound.record, &exec, sink.get()), Exit::environment,
-             [&] { return bound.call->op->id + std::string(" in ") + plan(rank).labels[bound.action->block].text(); });
+             [&] { return bound.call->op->id + std::string(" in ") + plan(rank).labels[bound.action->label].text(); });
 }
 
 void Team::run(const std::string& program) {

@@ -28,7 +28,7 @@ struct Untested : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Receives verdicts. `begin` hears of a check before it runs, so that a crash can be told with it.
+// Receives verdicts. `begin` hears of a check before it runs, so that a crash can be reported with it.
 struct Receiver {
   std::function<void(const std::string& check)> begin;
   std::function<void(const Verdict&)> put;

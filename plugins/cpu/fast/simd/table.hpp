@@ -102,7 +102,7 @@ struct sgd_numbers {
   float clip, lr, momentum, wd;
   bool first, nesterov;
 };
-// The updated values are f32, or bf16 and rounded at random; `first` is then the first element in its parameter.
+// The updated values are f32, or bf16 and rounded stochastically; `first` is then the first element in its parameter.
 template <class G, class S>
 struct update_memory {
   const G* grad;

@@ -15,11 +15,11 @@ struct ShownSite {
   eng_job_site shown{};
 };
 
-class Taps {
+class Hooks {
  public:
   // Makes the tensors of the activations that are kept. Asks the job of the request, if there is one, about every
   // output of the forward, and makes the tensors of its sites.
-  Taps(const PlanRequest& request, Plan& plan, Emitter& emitter);
+  Hooks(const PlanRequest& request, Plan& plan, Emitter& emitter);
   // A node of a block was emitted: copies of its outputs, or the job's ops on them, follow.
   void after(uint32_t block, size_t node, const std::vector<View>& outputs);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/plan/taps.hpp"
+#include "core/plan/hooks.hpp"
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ ShownSite::ShownSite(const Model& model, const Site& site, uint32_t number) {
   shown.shape = &graph.value(node.out[site.output]).desc;
 }
 
-Taps::Taps(const PlanRequest& request, Plan& plan, Emitter& emitter) : r_(request), plan_(plan), emit_(emitter) {
+Hooks::Hooks(const PlanRequest& request, Plan& plan, Emitter& emitter) : r_(request), plan_(plan), emit_(emitter) {
   for (const auto& [site, names] : r_.activations) {
     const Graph& graph = r_.model.templates.at(r_.model.blocks[site.block].tmpl).graph;
     add(site, names, "activation", Line::activations, graph.value(graph.nodes[site.node].out[site.output]).desc);
@@ -39,20 +39,20 @@ Taps::Taps(const PlanRequest& request, Plan& plan, Emitter& emitter) : r_(reques
   }
 }
 
-void Taps::add(Site site, const std::vector<std::string>& names, const char* role, Line line, const eng_desc& desc) {
+void Hooks::add(Site site, const std::vector<std::string>& names, const char* role, Line line, const eng_desc& desc) {
   site.into = emit_.persistent(names[0], line, desc, r_.job != nullptr);
   for (const std::string& name : names)
     plan_.tensors.push_back({name, role, desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, site.into}}});
   plan_.sites.push_back(site);
 }
 
-std::string Taps::who(const Site& site) const {
+std::string Hooks::who(const Site& site) const {
   const Block& block = r_.model.blocks[site.block];
   return fmt::format("{}, output {} of {} in {}", r_.job->asked.who(), site.output,
                      r_.model.templates.at(block.tmpl).graph.nodes[site.node].op->id, block.name);
 }
 
-eng_desc Taps::ask_site(const Site& site) const {
+eng_desc Hooks::ask_site(const Site& site) const {
   const ShownSite here(r_.model, site, static_cast<uint32_t>(plan_.sites.size()));
   eng_desc out{};
   Sink sink;
@@ -65,7 +65,7 @@ eng_desc Taps::ask_site(const Site& site) const {
   return out;
 }
 
-void Taps::after(uint32_t block, size_t node, const std::vector<View>& outputs) {
+void Hooks::after(uint32_t block, size_t node, const std::vector<View>& outputs) {
   for (uint32_t k = 0; k < plan_.sites.size(); ++k) {
     const Site& site = plan_.sites[k];
     if (site.block != block || site.node != node) continue;

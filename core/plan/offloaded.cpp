@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/plan/away.hpp"
+#include "core/plan/offloaded.hpp"
 
 #include <utility>
 
 namespace eng {
 
-void Away::before_forward() {
+void OffloadedActivations::before_forward() {
   for (const View& there : before_) emitter_.after_users(there);
   before_ = std::exchange(last_, {});
 }
 
-void Away::leave(const std::vector<View>& values) {
+void OffloadedActivations::leave(const std::vector<View>& values) {
   for (const View& value : values) {
     if (!emitter_.passes(value) || trips_.count(key(value))) continue;
     const View there = emitter_.transient("away", Line::activations, value.desc, place_);
@@ -20,7 +20,7 @@ void Away::leave(const std::vector<View>& values) {
   }
 }
 
-void Away::come(const std::vector<View>& values) {
+void OffloadedActivations::come(const std::vector<View>& values) {
   for (const View& value : values) {
     const auto it = trips_.find(key(value));
     if (it == trips_.end() || it->second.back.buffer) continue;
@@ -31,7 +31,7 @@ void Away::come(const std::vector<View>& values) {
   }
 }
 
-View Away::here(const View& value) const {
+View OffloadedActivations::here(const View& value) const {
   const auto it = trips_.find(key(value));
   if (it == trips_.end() || !it->second.back.buffer) return value;
   View back = it->second.back;

@@ -9,7 +9,7 @@
 using namespace sketch;
 using Catch::Contains;
 
-namespace taps_test {
+namespace hooks_test {
 namespace {
 
 struct Chain : Sketch {
@@ -33,7 +33,7 @@ struct Asked {
 eng::Plan plan(const Asked& asked) {
   const Chain chain;
   eng::Model model = chain.model(2, 3, ENG_F32);
-  if (asked.again) model.blocks[1].twice = true;
+  if (asked.again) model.blocks[1].recomputed = true;
   const eng::Precision precision = OneDtype{ENG_F32}.policy();
   eng::PlanRequest request{model, precision, nullptr, "cpu", {}};
   request.accumulate = asked.accumulate;
@@ -132,4 +132,4 @@ TEST_CASE("a name that is no activation is refused with the nearest ones") {
   CHECK_THAT(fault({{"head.cross_entropy.0"}}), Contains("is computed with its gradient"));
 }
 
-}  // namespace taps_test
+}  // namespace hooks_test

@@ -9,13 +9,13 @@
 
 namespace eng {
 
-class Away {
+class OffloadedActivations {
  public:
   // `place`: the arena of a tier.
-  Away(Emitter& emitter, uint32_t place) : emitter_(emitter), place_(place) {}
+  OffloadedActivations(Emitter& emitter, uint32_t place) : emitter_(emitter), place_(place) {}
   // Before the forward of a block: its actions may take the memory of what left two blocks ago.
   void before_forward();
-  // After the forward of a block: these values of it are read by backwards alone. What is away already stays so.
+  // After the forward of a block: these values of it are read by backwards alone. What is offloaded already stays so.
   void leave(const std::vector<View>& values);
   // These are read soon. The device's memory for them is that which is free after the last action of the computation.
   void come(const std::vector<View>& values);
