@@ -24,10 +24,10 @@
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
 #include "session/json.hpp"
+#include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
 #include "session/report/report.hpp"
 #include "session/report/trace_events.hpp"
-#include "session/train/setup.hpp"
 
 namespace {
 

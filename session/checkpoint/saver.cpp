@@ -8,7 +8,7 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
-#include "session/held_folder.hpp"
+#include "session/run/held_folder.hpp"
 #include "session/train/clock.hpp"
 
 namespace eng {

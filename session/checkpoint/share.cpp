@@ -3,9 +3,9 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
-#include "session/failure.hpp"
-#include "session/held_folder.hpp"
 #include "session/json.hpp"
+#include "session/run/failure.hpp"
+#include "session/run/held_folder.hpp"
 #include "session/train/clock.hpp"
 
 namespace eng {

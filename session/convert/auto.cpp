@@ -3,8 +3,8 @@
 // contradicts them. DeepSpeed itself knows no "auto": it fails, or takes its default.
 #include <cmath>
 
+#include "session/config/foreign.hpp"
 #include "session/convert/job.hpp"
-#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {

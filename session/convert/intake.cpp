@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "core/base/text.hpp"
+#include "session/config/foreign.hpp"
 #include "session/convert/job.hpp"
 #include "session/convert/trainers.hpp"
 #include "session/convert/words.hpp"
-#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {

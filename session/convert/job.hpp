@@ -57,7 +57,7 @@ void recompute(Job& job);
 void run(Job& job);
 // Writes the values that only a person can fill in, commented out; after `rest`.
 void open_ends(Job& job);
-// One key of DeepSpeed's file (of `deepspeed`) or of the arguments, by what session/foreign says of it.
+// One key of DeepSpeed's file (of `deepspeed`) or of the arguments, by what session/config/foreign says of it.
 void translate(Job& job, const std::string& name, Entry& entry);
 // All keys that no step used.
 void rest(Job& job);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Number formats, ZeRO, recompute: what decides the memory.
 #include "core/config/names.hpp"
+#include "session/config/foreign.hpp"
 #include "session/convert/job.hpp"
-#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {

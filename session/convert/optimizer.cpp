@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizer of DeepSpeed's file, or of the arguments, with the defaults that it has there.
+#include "session/config/foreign.hpp"
 #include "session/convert/job.hpp"
-#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {

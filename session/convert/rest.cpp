@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys without a rule of their own, by what session/foreign says of them. Every note about such a key comes from there.
+// Keys without a rule of their own, by what session/config/foreign says of them. Every note about such a key comes from
+// there.
 #include <algorithm>
 
 #include "core/base/text.hpp"
 #include "core/config/names.hpp"
+#include "session/config/foreign.hpp"
 #include "session/convert/job.hpp"
-#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {

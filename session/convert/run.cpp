@@ -4,9 +4,9 @@
 
 #include "core/base/text.hpp"
 #include "core/config/names.hpp"
+#include "session/config/foreign.hpp"
+#include "session/config/init.hpp"
 #include "session/convert/job.hpp"
-#include "session/foreign.hpp"
-#include "session/init.hpp"
 
 namespace eng::converter {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "session/config/foreign.hpp"
 #include "session/convert/job.hpp"
-#include "session/foreign.hpp"
 
 namespace eng::converter {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "session/embed/embedded.hpp"
-#include "session/failure.hpp"
+#include "session/run/failure.hpp"
 #include "session/version.hpp"
 
 struct eng_session {

@@ -7,9 +7,9 @@
 
 #include "session/embed/lent.hpp"
 #include "session/embed/turn.hpp"
-#include "session/failure.hpp"
-#include "session/fits.hpp"
+#include "session/planning/fits.hpp"
 #include "session/report/context.hpp"
+#include "session/run/failure.hpp"
 #include "session/train/activations.hpp"
 #include "session/train/epochs.hpp"
 #include "session/train/formats.hpp"

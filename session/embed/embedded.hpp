@@ -8,7 +8,7 @@
 #include "engine/embed.h"
 #include "session/embed/incoming.hpp"
 #include "session/embed/owner.hpp"
-#include "session/run.hpp"
+#include "session/run/run.hpp"
 
 namespace eng {
 

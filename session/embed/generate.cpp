@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts of a session's present weights.
 #include "session/checkpoint/convert.hpp"
-#include "session/decoder.hpp"
 #include "session/embed/lent.hpp"
-#include "session/train/sampler.hpp"
+#include "session/text/decoder.hpp"
+#include "session/text/sampler.hpp"
 
 namespace eng {
 namespace {

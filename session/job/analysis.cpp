@@ -4,17 +4,17 @@
 #include <cmath>
 #include <set>
 
-#include "session/changes.hpp"
 #include "session/config/schemas.hpp"
-#include "session/fits.hpp"
 #include "session/job/facts.hpp"
 #include "session/job/host.hpp"
-#include "session/record.hpp"
+#include "session/planning/fits.hpp"
 #include "session/report/bookkeeping.hpp"
-#include "session/run_place.hpp"
-#include "session/run_record.hpp"
+#include "session/run/changes.hpp"
+#include "session/run/record.hpp"
+#include "session/run/run_place.hpp"
+#include "session/run/run_record.hpp"
+#include "session/run/waiting.hpp"
 #include "session/shell.hpp"
-#include "session/waiting.hpp"
 
 namespace eng {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "session/checkpoint/saver.hpp"
 #include "session/job/made_job.hpp"
-#include "session/open.hpp"
 #include "session/ranks/member.hpp"
-#include "session/weights.hpp"
+#include "session/run/open.hpp"
+#include "session/run/weights.hpp"
 
 namespace eng {
 

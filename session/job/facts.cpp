@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/job/facts.hpp"
 
-#include "session/fits.hpp"
 #include "session/json.hpp"
+#include "session/planning/fits.hpp"
 #include "session/report/bookkeeping.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 #include "session/version.hpp"
 
 namespace eng {

@@ -5,7 +5,7 @@
 #include "core/plan/request.hpp"
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 
 namespace eng {
 

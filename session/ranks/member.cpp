@@ -13,8 +13,8 @@
 
 #include "core/base/error.hpp"
 #include "session/json.hpp"
-#include "session/run_dir.hpp"
-#include "session/signals.hpp"
+#include "session/run/run_dir.hpp"
+#include "session/run/signals.hpp"
 #include "session/version.hpp"
 
 namespace eng {

@@ -20,7 +20,7 @@
 #include "session/config/config.hpp"
 #include "session/json.hpp"
 #include "session/ranks/groups.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 namespace eng {
 namespace {

@@ -2,7 +2,7 @@
 #include "session/report/context.hpp"
 
 #include "core/rewrite/recompute.hpp"
-#include "session/fits.hpp"
+#include "session/planning/fits.hpp"
 #include "session/train/transforms.hpp"
 
 namespace eng {

@@ -2,8 +2,8 @@
 // The facts that a report prints in addition to the plan.
 #pragma once
 
+#include "session/planning/setup.hpp"
 #include "session/report/report.hpp"
-#include "session/train/setup.hpp"
 
 namespace eng {
 

@@ -11,7 +11,7 @@
 #include "session/config/source.hpp"
 #include "session/file.hpp"
 #include "session/report/scalars.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 namespace eng {
 namespace {

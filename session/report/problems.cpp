@@ -7,7 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "core/config/names.hpp"
-#include "session/failure.hpp"
+#include "session/run/failure.hpp"
 
 namespace eng {
 namespace {

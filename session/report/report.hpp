@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/rewrite/recompute.hpp"
-#include "session/estimate.hpp"
+#include "session/planning/estimate.hpp"
 #include "session/report/live.hpp"
 #include "session/report/peak.hpp"
 #include "session/report/traffic.hpp"

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "session/json.hpp"
 #include "session/report/report.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 namespace eng {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "core/config/names.hpp"
 #include "engine/ops.h"
-#include "session/estimate.hpp"
 #include "session/json.hpp"
+#include "session/planning/estimate.hpp"
 #include "session/ranks/exchange.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/peak.hpp"

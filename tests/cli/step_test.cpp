@@ -23,8 +23,8 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "session/job/made_job.hpp"
+#include "session/planning/setup.hpp"
 #include "session/train/loader.hpp"
-#include "session/train/setup.hpp"
 
 extern "C" {
 void* __libc_malloc(size_t);

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "session/foreign.hpp"
-#include "session/weights.hpp"
+#include "session/config/foreign.hpp"
+#include "session/run/weights.hpp"
 
 namespace eng::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "session/config_text.hpp"
+#include "session/config/config_text.hpp"
 #include "session/report/problems.hpp"
 
 namespace eng::test {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "session/foreign.hpp"
+#include "session/config/foreign.hpp"
 #include "support.hpp"
 
 using namespace eng;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "session/init.hpp"
+#include "session/config/init.hpp"
 #include "support.hpp"
 
 using namespace eng;

@@ -2,7 +2,7 @@
 // A table within a section is keys with a dot.
 #include <catch2/catch.hpp>
 
-#include "session/config_text.hpp"
+#include "session/config/config_text.hpp"
 #include "support.hpp"
 
 using namespace eng;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/execute/executor.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 
 namespace devices {
 

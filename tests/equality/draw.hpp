@@ -10,8 +10,8 @@
 
 #include "core/plan/plan.hpp"
 #include "fleet.hpp"
+#include "session/planning/setup.hpp"
 #include "session/train/results.hpp"
-#include "session/train/setup.hpp"
 
 namespace equality {
 

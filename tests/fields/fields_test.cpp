@@ -8,9 +8,9 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
+#include "session/planning/setup.hpp"
 #include "session/report/report.hpp"
 #include "session/train/data.hpp"
-#include "session/train/setup.hpp"
 
 using namespace eng;
 using namespace fields_test;

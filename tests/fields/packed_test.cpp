@@ -8,7 +8,7 @@
 #include "core/program/program.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 
 using namespace eng;
 using namespace fields_test;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "session/config_text.hpp"
-#include "session/foreign.hpp"
+#include "session/config/config_text.hpp"
+#include "session/config/foreign.hpp"
 #include "session/report/problems.hpp"
 
 namespace {

@@ -17,8 +17,8 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
-#include "session/train/setup.hpp"
 #include "tests/equality/plant.hpp"
 
 namespace {

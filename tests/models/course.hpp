@@ -12,7 +12,7 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 
 namespace models {
 

@@ -14,9 +14,9 @@
 #include "session/checkpoint/safetensors.hpp"
 #include "session/config/schemas.hpp"
 #include "session/file.hpp"
+#include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
-#include "session/train/setup.hpp"
-#include "session/weights.hpp"
+#include "session/run/weights.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
 namespace models {

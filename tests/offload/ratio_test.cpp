@@ -8,8 +8,8 @@
 
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
-#include "session/train/setup.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "core/plan/plan.hpp"
 #include "core/verify/verify.hpp"
 #include "session/config/schemas.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 #include "sketch.hpp"
 #include "synthetic.hpp"
 

@@ -10,7 +10,7 @@
 #include "engine/ops.h"
 #include "session/config/config.hpp"
 #include "session/config/schemas.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 #include "sketch.hpp"
 
 using namespace sketch;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/changes.hpp"
+#include "session/run/changes.hpp"
 #include "session/config/schemas.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "session/config_text.hpp"
+#include "session/config/config_text.hpp"
 #include "session/ranks/ranks.hpp"
-#include "session/record.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/record.hpp"
+#include "session/run/run_dir.hpp"
 #include "tests/session/built.hpp"
 
 using namespace eng;

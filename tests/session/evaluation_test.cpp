@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "session/fits.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/fits.hpp"
+#include "session/planning/setup.hpp"
 #include "tests/session/built.hpp"
 
 using namespace eng;

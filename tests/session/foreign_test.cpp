@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "session/foreign.hpp"
+#include "session/config/foreign.hpp"
 #include "tests/config/support.hpp"
 
 using namespace eng;

@@ -2,7 +2,7 @@
 // `engine init`: which model is meant, and a configuration that trains it.
 #include <catch2/catch.hpp>
 
-#include "session/init.hpp"
+#include "session/config/init.hpp"
 #include "tests/config/support.hpp"
 
 using namespace eng;

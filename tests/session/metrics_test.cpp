@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/observer.h"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 #include <sys/stat.h>
 

@@ -2,7 +2,7 @@
 // Runs of a very small model in this process, without the command.
 #pragma once
 
-#include "session/run.hpp"
+#include "session/run/run.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
 namespace eng::test {

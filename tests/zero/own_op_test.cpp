@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "session/config/schemas.hpp"
+#include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
-#include "session/train/setup.hpp"
 
 using Catch::Matchers::Contains;
 

@@ -12,13 +12,13 @@
 
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
-#include "session/failure.hpp"
-#include "session/fits.hpp"
-#include "session/open.hpp"
+#include "session/planning/fits.hpp"
+#include "session/planning/setup.hpp"
 #include "session/report/context.hpp"
+#include "session/run/failure.hpp"
+#include "session/run/open.hpp"
+#include "session/run/weights.hpp"
 #include "session/train/data.hpp"
-#include "session/train/setup.hpp"
-#include "session/weights.hpp"
 
 namespace eng {
 

@@ -9,8 +9,8 @@
 
 #include "core/base/error.hpp"
 #include "session/report/progress.hpp"
-#include "session/signals.hpp"
-#include "session/tokenizer.hpp"
+#include "session/run/signals.hpp"
+#include "session/text/tokenizer.hpp"
 #include "session/train/formats.hpp"
 #include "tools/engine/command.hpp"
 

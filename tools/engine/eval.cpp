@@ -12,10 +12,10 @@
 #include "session/json.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/progress.hpp"
-#include "session/run_dir.hpp"
-#include "session/tokenizer.hpp"
+#include "session/run/run_dir.hpp"
+#include "session/run/waiting.hpp"
+#include "session/text/tokenizer.hpp"
 #include "session/train/trainer.hpp"
-#include "session/waiting.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {

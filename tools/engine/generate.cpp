@@ -9,14 +9,14 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "session/decoder.hpp"
 #include "session/huggingface/chat.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/progress.hpp"
-#include "session/run_dir.hpp"
-#include "session/text_out.hpp"
-#include "session/train/sampler.hpp"
+#include "session/run/run_dir.hpp"
+#include "session/text/decoder.hpp"
+#include "session/text/sampler.hpp"
+#include "session/text/text_out.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {

@@ -11,15 +11,15 @@
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
 #include "engine/model.h"
+#include "session/config/config_text.hpp"
+#include "session/config/init.hpp"
 #include "session/config/schemas.hpp"
-#include "session/config_text.hpp"
 #include "session/file.hpp"
-#include "session/init.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/ranks/room.hpp"
 #include "session/report/plugins.hpp"
+#include "session/run/waiting.hpp"
 #include "session/version.hpp"
-#include "session/waiting.hpp"
 #include "tools/engine/extra.hpp"
 
 namespace eng {

@@ -21,8 +21,8 @@
 #include "session/json.hpp"
 #include "session/ranks/cause.hpp"
 #include "session/report/outlet.hpp"
-#include "session/run_dir.hpp"
-#include "session/signals.hpp"
+#include "session/run/run_dir.hpp"
+#include "session/run/signals.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/mpirun.hpp"
 

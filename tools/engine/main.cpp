@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/config/names.hpp"
-#include "session/foreign.hpp"
+#include "session/config/foreign.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
 

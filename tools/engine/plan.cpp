@@ -9,10 +9,10 @@
 
 #include "core/base/error.hpp"
 #include "engine/model.h"
-#include "session/fit/text.hpp"
 #include "session/job/made_job.hpp"
+#include "session/planning/fit/text.hpp"
 #include "session/ranks/ranks.hpp"
-#include "session/record.hpp"
+#include "session/run/record.hpp"
 #include "session/train/activations.hpp"
 #include "session/train/epochs.hpp"
 #include "session/train/trainer.hpp"

@@ -7,8 +7,8 @@
 
 #include "core/base/error.hpp"
 #include "session/report/progress.hpp"
-#include "session/run.hpp"
-#include "session/signals.hpp"
+#include "session/run/run.hpp"
+#include "session/run/signals.hpp"
 #include "session/train/epochs.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/on_ranks.hpp"

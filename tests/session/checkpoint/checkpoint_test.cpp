@@ -6,7 +6,7 @@
 
 #include "sample.hpp"
 #include "session/checkpoint/convert.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 using namespace eng;
 using namespace eng::test;

@@ -13,7 +13,7 @@
 #include "sample.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/file.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 using namespace eng;
 using namespace eng::test;

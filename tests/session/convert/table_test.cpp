@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of session/foreign, converted: what is said of it is what the table says.
+// Every key of session/config/foreign, converted: what is said of it is what the table says.
 #include <map>
 #include <set>
 
 #include "converted.hpp"
-#include "session/foreign.hpp"
+#include "session/config/foreign.hpp"
 
 using namespace eng;
 using namespace eng::test;

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "session/huggingface/config_json.hpp"
-#include "session/weights.hpp"
+#include "session/run/weights.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
 namespace recognise_test {

@@ -9,8 +9,8 @@
 #include "core/base/error.hpp"
 #include "session/config/schemas.hpp"
 #include "session/plugins/program.hpp"
-#include "session/record.hpp"
 #include "session/report/plugins.hpp"
+#include "session/run/record.hpp"
 #include "tests/registry/fixture.h"
 #include "tests/registry/folder.hpp"
 

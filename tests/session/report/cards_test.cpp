@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "session/fit/search.hpp"
-#include "session/fits.hpp"
+#include "session/planning/fit/search.hpp"
+#include "session/planning/fits.hpp"
 #include "session/report/context.hpp"
 #include "tests/session/report/planned.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The played step of a plan that is small enough to compute by hand.
-#include "session/estimate.hpp"
+#include "session/planning/estimate.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fastest settings that fit, against an exhaustive search; what is proposed where none fits.
-#include "session/fit/text.hpp"
+#include "session/planning/fit/text.hpp"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "session/fit/trial.hpp"
-#include "session/fits.hpp"
+#include "session/planning/fit/trial.hpp"
+#include "session/planning/fits.hpp"
 #include "session/report/report.hpp"
 #include "tests/sanitized.hpp"
 #include "tests/session/report/planned.hpp"

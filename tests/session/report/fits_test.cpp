@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The needs of a plan beside its arenas, and those of the ranks of a machine together.
-#include "session/fits.hpp"
+#include "session/planning/fits.hpp"
 
 #include <catch2/catch.hpp>
 

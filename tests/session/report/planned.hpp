@@ -4,8 +4,8 @@
 
 #include "session/config/config.hpp"
 #include "session/config/schemas.hpp"
+#include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
-#include "session/train/setup.hpp"
 
 namespace planned {
 

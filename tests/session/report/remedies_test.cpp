@@ -6,8 +6,8 @@
 #include <fstream>
 #include <memory>
 
-#include "session/fit/text.hpp"
-#include "session/fits.hpp"
+#include "session/planning/fit/text.hpp"
+#include "session/planning/fits.hpp"
 #include "tests/session/report/planned.hpp"
 
 using Catch::Contains;

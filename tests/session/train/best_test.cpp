@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "session/report/problems.hpp"
-#include "session/weights.hpp"
+#include "session/run/weights.hpp"
 #include "tests/session/built.hpp"
 #include "tests/session/runs.hpp"
 

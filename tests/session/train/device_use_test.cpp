@@ -8,7 +8,7 @@
 #include "session/json.hpp"
 #include "session/plugins/search.hpp"
 #include "session/report/progress.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 
 namespace device_use_test {
 

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "session/changes.hpp"
-#include "session/config_text.hpp"
+#include "session/config/config_text.hpp"
 #include "session/plugins/search.hpp"
 #include "session/report/problems.hpp"
+#include "session/run/changes.hpp"
 #include "session/train/schedule.hpp"
 #include "tests/session/built.hpp"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <map>
 
-#include "session/text_stream.hpp"
-#include "session/train/sampler.hpp"
+#include "session/text/sampler.hpp"
+#include "session/text/text_stream.hpp"
 
 using namespace eng;
 

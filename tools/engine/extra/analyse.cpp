@@ -9,7 +9,7 @@
 #include "session/job/analysis.hpp"
 #include "session/report/outlet.hpp"
 #include "session/report/progress.hpp"
-#include "session/signals.hpp"
+#include "session/run/signals.hpp"
 #include "tools/engine/extra.hpp"
 #include "tools/engine/on_ranks.hpp"
 

@@ -14,9 +14,9 @@
 #include "session/huggingface/export.hpp"
 #include "session/json.hpp"
 #include "session/report/progress.hpp"
-#include "session/run.hpp"
-#include "session/run_dir.hpp"
-#include "session/tokenizer.hpp"
+#include "session/run/run.hpp"
+#include "session/run/run_dir.hpp"
+#include "session/text/tokenizer.hpp"
 #include "tools/engine/extra.hpp"
 
 namespace eng {

@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
 #include "session/report/page.hpp"
-#include "session/run_dir.hpp"
+#include "session/run/run_dir.hpp"
 #include "tools/engine/extra.hpp"
 
 namespace eng {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // eng.job/1: it always says the same of itself, and its programs fit into plans.
 #include "session/job/made_job.hpp"
-#include "session/train/setup.hpp"
+#include "session/planning/setup.hpp"
 #include "tools/engine/plugin_test/kinds.hpp"
 
 namespace eng::plugin_test {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/config/init.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/config/names.hpp"
+#include "engine/model.h"
+
+namespace eng {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Models {
+  const SchemaSource& plugins;
+  const Names names = plugins.names(ENG_MODEL_KIND);
+
+  const std::map<std::string, Preset>& presets(const std::string& plugin) const {
+    return plugins.find(ENG_MODEL_KIND, plugin)->presets;
+  }
+  bool is(const std::string& plugin) const { return std::count(names.begin(), names.end(), plugin) > 0; }
+
+  // The plugin's preset with this name; the plugin's name in front may be omitted: "3.2-1b" of llama.
+  std::string preset(const std::string& plugin, const std::string& word) const {
+    for (const auto& [name, values] : presets(plugin))
+      if (lower_case(name) == word || lower_case(name) == plugin + "-" + word) return name;
+    return "";
+  }
+
+  // For a first run.
+  std::string smallest(const std::string& plugin) const {
+    const auto& all = presets(plugin);
+    const auto width = [](const auto& entry) {
+      const auto found = entry.second.find("hidden_size");
+      return found == entry.second.end() ? INT64_MAX : std::get<int64_t>(found->second);
+    };
+    const auto least =
+        std::min_element(all.begin(), all.end(), [&](const auto& a, const auto& b) { return width(a) < width(b); });
+    return least == all.end() ? "" : least->first;
+  }
+
+  ModelChoice find(const std::string& word) const {
+    Names having;
+    for (const std::string& name : names)
+      if (!preset(name, word).empty()) having.push_back(name);
+    if (!having.empty()) return {having[0], preset(having[0], word), Names(having.begin() + 1, having.end())};
+    if (is(word)) return {word, smallest(word), {}};
+    const auto slash = word.find('/');
+    if (slash != std::string::npos) {
+      const std::string first = word.substr(0, slash), second = word.substr(slash + 1);
+      return is(first) ? ModelChoice{first, preset(first, second), {}} : find(second);  // facebook/opt-125m
+    }
+    for (const std::string& name : names)
+      if (word.starts_with(name) && word.find_first_of("-_:") == name.size())
+        return {name, preset(name, word.substr(name.size() + 1)), {}};
+    return {};
+  }
+};
+
+int64_t size_of(const PluginSchema& model, const Preset& preset, const std::string& key) {
+  const auto found = preset.find(key);
+  const Option* option = find_option(model.options, key);
+  const Value value = found != preset.end() ? found->second : option ? option->fallback : Value();
+  const auto* whole = std::get_if<int64_t>(&value);
+  return whole ? *whole : 0;
+}
+
+}  // namespace
+
+ModelChoice choose_model(const SchemaSource& plugins, const Names& words) {
+  const Models models{plugins};
+  const std::string asked = fmt::format("{}", fmt::join(words, " "));
+  ModelChoice out;
+  if (words.size() == 1) out = models.find(lower_case(words[0]));
+  if (words.size() == 2 && models.is(words[0])) out = {words[0], models.preset(words[0], lower_case(words[1])), {}};
+  if (!out.preset.empty()) return out;
+  std::string known;
+  Names all;
+  for (const std::string& name : models.names) {
+    if (models.presets(name).empty()) continue;
+    known += "\n  " + name + ":";
+    all.push_back(name);
+    for (const auto& [preset, values] : models.presets(name)) {
+      known += " " + preset;
+      if (std::count(all.begin(), all.end(), preset) == 0) all.push_back(preset);  // several models have a `tiny`
+    }
+  }
+  const Names near = nearest(lower_case(words.empty() ? "" : words.back()), all);
+  const std::string what = out.plugin.empty() ? "no model plugin has a preset" : out.plugin + " has no preset";
+  const std::string why = plugins.explain(ENG_MODEL_KIND, words.empty() ? "" : words.back());
+  throw Error(Exit::usage, fmt::format("{} `{}`", what, printable(asked, 80)),
+              fmt::format("{}engine init PRESET, or engine init MODEL/PRESET; available:{}{}",
+                          near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")), known,
+                          why.empty() ? "" : "\n" + why));
+}
+
+Start start_config(const PluginSchema& model, const ModelChoice& choice) {
+  const Preset& preset = model.presets.at(choice.preset);
+  const int64_t vocabulary = size_of(model, preset, "vocab_size"), width = size_of(model, preset, "hidden_size"),
+                positions = size_of(model, preset, "max_position_embeddings");
+  Start out{{}, {"paths"}};
+  std::string tokenizer;
+  if (vocabulary > 256) {  // of which bytes would use few ids
+    tokenizer = fmt::format("tokenizer = \"tokenizer.json\"   # a file or a folder, of ids below {}: docs/data.md\n",
+                            vocabulary);
+    out.needs.push_back("tokenizer");
+  }
+  const bool large = width >= 2048, medium = !large && width >= 512;
+  const int64_t wanted = large ? 2048 : medium ? 1024 : 256;
+  out.text = fmt::format(R"([model]
+plugin = {}
+preset = {}                # any value of it can be overridden here
+
+[data]
+paths = ["data/*.txt"]         # files or patterns, relative to this file
+{}validation = 0.05              # of the windows are held out
+
+[train]
+steps = 1000
+micro_batch = {}                # sequences in memory at a time; `engine plan` says what they take
+accumulate = {}                 # or global_batch, which derives it
+sequence_length = {}
+grad_clip = 1.0
+seed = 1
+eval_every = 100               # steps between evaluations of what is held out
+
+[optimizer]
+plugin = "adamw"
+learning_rate = 3e-4
+
+[schedule]
+kind = "cosine"                # constant, linear or cosine
+warmup_steps = 50
+min_learning_rate = 3e-5
+
+[checkpoint]
+every = 200                    # the last step is always saved
+keep = 3
+
+[log]
+every = 10                     # steps between lines
+)",
+                         toml_text(choice.plugin), toml_text(choice.preset), tokenizer,
+                         large    ? 1
+                         : medium ? 4
+                                  : 8,
+                         large    ? 8
+                         : medium ? 2
+                                  : 1,
+                         positions ? std::min(wanted, positions) : wanted);
+  return out;
+}
+
+}  // namespace eng

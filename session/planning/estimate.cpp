@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/planning/estimate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "core/tensor/dtype.hpp"
+#include "engine/ops.h"
+#include "session/report/traffic.hpp"
+
+namespace eng {
+namespace {
+
+double flops_of(const Call& call, const Machine& m) {
+  for (const eng_desc& desc : call.in)
+    if (desc.dtype == ENG_F32 || desc.dtype == ENG_BF16 || desc.dtype == ENG_F16) {
+      const double rate = desc.dtype == ENG_BF16 ? m.bf16 : desc.dtype == ENG_F16 ? m.f16 : 0;
+      return rate > 0 ? rate : m.flops;
+    }
+  return m.flops;
+}
+
+// The work that is simulated.
+struct Counted {
+  bool collectives = true, copies = true, host = true, storage = true;
+  bool has(BoundBy what) const {
+    return what == BoundBy::communication ? collectives
+           : what == BoundBy::host_link   ? copies
+           : what == BoundBy::storage     ? storage
+                                          : what != BoundBy::host || host;
+  }
+};
+
+// The time of one action, and what limits it.
+struct Cost {
+  double seconds = 0;
+  BoundBy by = BoundBy::launches;
+};
+
+Cost larger(const Cost& a, const Cost& b) {
+  return b.seconds > a.seconds ? b : a;
+}
+
+Cost cost_of(const Plan& plan, const Action& action, const Machine& m) {
+  const Call& call = plan.calls[action.call];
+  if (call.op->collective) return {collective_seconds(plan, call, m), BoundBy::communication};
+  if (call.storage) {
+    const bool write = plan.in_storage(action.out[0]);
+    return {static_cast<double>(bytes(action.in[0].desc)) * std::min(plan.ranks.world.size, m.ranks_per_node) /
+                (write ? m.storage_write : m.storage_read),
+            BoundBy::storage};
+  }
+  bool host = false;
+  for (const auto* views : {&action.in, &action.out})
+    for (const View& v : *views) host = host || (v.buffer && plan.in_host_arena(v));
+  double moved = 0;
+  for (const auto* list : {&call.in, &call.out})
+    for (const eng_desc& desc : *list) moved += static_cast<double>(bytes(desc));
+  if (call.on_host)
+    return {m.host_memory > 0 ? moved * std::min(plan.ranks.world.size, m.ranks_per_node) / m.host_memory : 0,
+            BoundBy::host};
+  Cost cost{m.launch, BoundBy::launches};
+  if (host && m.host_link > 0) return larger(cost, {moved / 2 / m.host_link, BoundBy::host_link});
+  if (host && !plan.has_tiers()) return {};
+  if (m.memory_bandwidth > 0) cost = larger(cost, {moved / m.memory_bandwidth, BoundBy::memory});
+  const double rate = flops_of(call, m);
+  if (rate > 0) cost = larger(cost, {call.flops / rate, BoundBy::compute});
+  return cost;
+}
+
+// All queues join at the end of a segment, so each repetition takes equally long.
+double play(const Segment& segment, const std::vector<Cost>& costs, const Counted& counted) {
+  std::array<double, queue_count> free{};
+  std::vector<double> done;
+  done.reserve(segment.actions.size());
+  for (size_t a = 0; a < segment.actions.size(); ++a) {
+    const Action& action = segment.actions[a];
+    double& queue = free[static_cast<size_t>(action.queue)];
+    double start = queue;
+    for (uint32_t w : action.waits) start = std::max(start, done[w]);
+    done.push_back(queue = start + (counted.has(costs[a].by) ? costs[a].seconds : 0));
+  }
+  return *std::max_element(free.begin(), free.end());
+}
+
+}  // namespace
+
+const char* to_string(BoundBy bound) {
+  static const char* names[] = {
+      "compute", "memory",  "communication", "copies from and to the host", "what the host computes",
+      "storage", "launches"};
+  return names[static_cast<size_t>(bound)];
+}
+
+BoundBy StepTimes::bound() const {
+  const std::pair<double, BoundBy> all[] = {
+      {flops, BoundBy::compute},    {memory, BoundBy::memory}, {exposed, BoundBy::communication},
+      {copies, BoundBy::host_link}, {host, BoundBy::host},     {storage, BoundBy::storage},
+      {launches, BoundBy::launches}};
+  return std::max_element(std::begin(all), std::end(all),
+                          [](const auto& a, const auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+double seconds_at_peak(const Model& model, const Target& target) {
+  const auto peak = [&](int32_t dtype) {
+    if (dtype == ENG_F16) return target.peak_f16 > 0 ? target.peak_f16 : target.info.peak_bf16;
+    return dtype == ENG_BF16 ? target.info.peak_bf16 : target.info.peak_f32;
+  };
+  // Tables that are only looked up, and parameters that no op reads, multiply nothing.
+  const auto looks_up = [](const Op& op) {
+    return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_POSITIONS);
+  };
+  std::map<uint32_t, int32_t> multiplied;  // parameters, and their formats where they are read
+  for (const Block& block : model.blocks) {
+    const Template& t = model.templates.at(block.tmpl);
+    for (size_t n = 0; n < t.forward; ++n)
+      for (Id i : t.graph.nodes[n].in)
+        if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
+          multiplied[block.params[t.graph.value(i).index]] = t.graph.value(i).desc.dtype;
+  }
+  std::map<int32_t, double> flops;  // by number format
+  for (const auto& [p, dtype] : multiplied) flops[dtype] += 6.0 * count(model.params[p].desc);
+  const auto most = [](const auto& a, const auto& b) { return a.second < b.second; };
+  if (!flops.empty())
+    std::max_element(flops.begin(), flops.end(), most)->second +=
+        6.0 * model.info.layers * model.info.attention_width * model.sequence_length;
+  double seconds = 0;
+  for (const auto& [dtype, number] : flops) {
+    if (!(peak(dtype) > 0)) return 0;
+    seconds += number / peak(dtype);
+  }
+  return seconds;
+}
+
+Machine machine_of(const Section& comm, const Target& target, const Storage& storage) {
+  const auto number = [&](const char* key, double fallback) { return comm.has(key) ? comm.number(key) : fallback; };
+  const eng_device_info& info = target.info;
+  Machine m;
+  m.flops = number("describe.flops", reached.flops * info.peak_f32);
+  if (!comm.has("describe.flops")) m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16;
+  m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);
+  m.host_link = reached.links * std::min(info.to_device, info.to_host);
+  m.host_memory = target.host_memory()        ? m.memory_bandwidth
+                  : target.host_bandwidth > 0 ? target.host_bandwidth
+                                              : reached.memory * assumed_host_memory;
+  m.storage_read = storage.read > 0 ? storage.read : assumed_storage_read;
+  m.storage_write = storage.write > 0 ? storage.write : assumed_storage_write;
+  if (target.card && !target.card->plugin.empty()) m.launch = reached.launch;
+  m.ranks_per_node = ranks_per_host(comm, target.card);
+  m.bandwidth = number("describe.bandwidth", 0), m.latency = number("describe.latency", 0);
+  m.node_bandwidth = number("describe.node_bandwidth", target.link > 0 ? reached.links * target.link : m.bandwidth);
+  m.node_latency = number("describe.node_latency", m.latency);
+  return m;
+}
+
+Machine nominal_machine(Machine known) {
+  const auto at_least = [](double& rate, double nominal) {
+    if (rate <= 0) rate = nominal;
+  };
+  at_least(known.flops, 1e12);
+  at_least(known.memory_bandwidth, 1e11);
+  at_least(known.host_link, 1e10);
+  at_least(known.host_memory, 1e11);
+  at_least(known.bandwidth, known.node_bandwidth > 0 ? known.node_bandwidth : 1e10);
+  at_least(known.node_bandwidth, known.bandwidth);
+  at_least(known.launch, reached.launch);
+  return known;
+}
+
+double collective_seconds(const Plan& plan, const Call& call, const Machine& machine) {
+  const uint32_t own = plan.ranks.world.rank, per = machine.ranks_per_node;
+  const auto& members = plan.ranks.group(static_cast<Id>(call.attrs.i("group", 1)));
+  const auto near = static_cast<double>(
+      std::count_if(members.begin(), members.end(), [&](uint32_t r) { return r != own && r / per == own / per; }));
+  const double others = static_cast<double>(members.size() - 1), far = others - near;
+  if (others < 1) return 0;
+  const double message = static_cast<double>(sent_bytes(call)) / others;
+  const auto link = [&](double messages, double bandwidth, double latency) {
+    return std::ceil(std::log2(messages + 1)) * latency + (bandwidth > 0 ? messages * message / bandwidth : 0);
+  };
+  return std::max(link(far, machine.bandwidth, machine.latency),
+                  link(near, machine.node_bandwidth, machine.node_latency));
+}
+
+StepTimes step_times(const Plan& plan, const Machine& machine) {
+  StepTimes out;
+  double calm = 0, without_copies = 0, without_host = 0, without_storage = 0;
+  for (const Segment& segment : plan.program("train").segments) {
+    const double times = segment.repeat;
+    std::vector<Cost> costs;
+    costs.reserve(segment.actions.size());
+    for (const Action& action : segment.actions) {
+      const Cost& cost = costs.emplace_back(cost_of(plan, action, machine));
+      if (cost.by == BoundBy::communication) out.communication += times * cost.seconds;
+      if (action.queue != Queue::compute) continue;
+      if (cost.by == BoundBy::compute) out.flops += times * cost.seconds;
+      if (cost.by == BoundBy::memory) out.memory += times * cost.seconds;
+      if (cost.by == BoundBy::launches) out.launches += times * cost.seconds;
+    }
+    out.step += times * play(segment, costs, {});
+    calm += times * play(segment, costs, {false, true});
+    without_copies += times * play(segment, costs, {true, false});
+    without_host += times * play(segment, costs, {true, true, false});
+    without_storage += times * play(segment, costs, {true, true, true, false});
+  }
+  out.exposed = out.step - calm, out.copies = out.step - without_copies;
+  out.host = out.step - without_host, out.storage = out.step - without_storage;
+  return out;
+}
+
+bool linked(const Plan& plan, const Machine& m) {
+  const uint32_t ranks = plan.ranks.world.size, per = m.ranks_per_node;
+  return (std::min(ranks, per) == 1 || m.node_bandwidth > 0) && (ranks <= per || m.bandwidth > 0);
+}
+
+bool timed(const Plan& plan, const Machine& m) {
+  return m.flops > 0 && linked(plan, m);
+}
+
+}  // namespace eng

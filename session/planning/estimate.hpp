@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one estimate of how long a step takes: its queues and waits are simulated with the rates of a machine.
+#pragma once
+
+#include "session/cards/target.hpp"
+#include "session/planning/offload.hpp"
+
+namespace eng {
+
+// Seconds of one device per training token if every product ran at the device's peak in the format of its weights; 0:
+// a peak is unknown. By the usual definition a parameter that multiplies (all but lookup tables) takes 6 FLOPs, and
+// causal attention takes 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality). Times tokens
+// per second and device, it is the model FLOPs utilisation (MFU).
+double seconds_at_peak(const Model& model, const Target& target);
+
+// Rates that a rank reaches; 0: unknown. What has no rate takes no time.
+struct Machine {
+  double flops = 0;             // FLOPs per second, in f32
+  double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
+  double memory_bandwidth = 0;  // bytes per second
+  double host_link = 0;         // bytes per second between a device with separate memory and its host
+  double host_memory = 0;       // bytes per second of a host's memory, which its ranks share
+  double storage_read = 0;      // bytes per second of a host's storage, which its ranks share
+  double storage_write = 0;
+  double launch = 0;  // seconds that each action takes at least
+  uint32_t ranks_per_node = 1;
+  double bandwidth = 0, latency = 0;            // bytes per second and seconds, to other nodes
+  double node_bandwidth = 0, node_latency = 0;  // within a node
+};
+
+// The fractions of a device's stated peaks that are reached.
+struct Reached {
+  double flops, memory, links;
+  double launch;  // seconds between two kernels
+};
+constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6};
+// Bytes per second of a host's memory where [host] memory_bandwidth is absent: eight channels of DDR4-2133 have 137
+// GB/s.
+constexpr double assumed_host_memory = 1e11;
+// Bytes per second of storage that does not say: one NVMe disk of PCIe 3.
+constexpr double assumed_storage_read = 3e9, assumed_storage_write = 2e9;
+
+// By [comm] describe, whose rates are taken as they are; for the rest, by what is reached of the device's peaks.
+Machine machine_of(const Section& comm, const Target& target, const Storage& storage = {});
+// Only to put settings into an order where a device states no rates: those of no device in particular.
+Machine nominal_machine(Machine known);
+
+// The time of its bytes at the bandwidth, plus a latency for every doubling of the members, as in a tree. Traffic
+// within a node and between nodes happens at the same time.
+double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
+
+enum class BoundBy : uint8_t { compute, memory, communication, host_link, host, storage, launches };
+const char* to_string(BoundBy bound);
+
+// In seconds.
+struct StepTimes {
+  double step = 0;
+  double communication = 0;  // all collectives, one after the other
+  double exposed = 0;        // how much longer the step takes because of collectives
+  double copies = 0;         // how much longer it takes because of copies between host and device
+  double storage = 0;        // how much longer it takes because of reads and writes of storage
+  double host = 0;           // how much longer it takes because of what the host computes in memory of tiers
+  // The actions of the queue that computes, by what limits each.
+  double flops = 0, memory = 0, launches = 0;
+  BoundBy bound() const;  // the largest of these
+};
+// Simulates the queues and waits of program "train".
+StepTimes step_times(const Plan& plan, const Machine& machine);
+// `linked`: the rates between the ranks of this plan are known. `timed`: all rates that the time of its step needs are.
+bool linked(const Plan& plan, const Machine& machine);
+bool timed(const Plan& plan, const Machine& machine);
+
+}  // namespace eng

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings among which `engine plan --fit` looks for the fastest.
+#pragma once
+
+#include "session/cards/target.hpp"
+#include "session/planning/fit/edits.hpp"
+
+namespace eng {
+
+// One setting of [recompute].
+struct Keep {
+  enum class Kind : uint8_t { given, none, budget, full, blocks } kind = Kind::given;
+  double share = 1;    // budget: of what is kept without recomputing
+  int64_t blocks = 0;  // blocks
+};
+
+// Keys of [offload] that get the tier.
+struct Tiered {
+  const char* tier = "none";
+  std::vector<const char*> keys;
+};
+
+struct Grid {
+  // The first of each list is what the configuration says. Plugins that are not installed are left out.
+  std::vector<std::string> formats, stages;
+  std::vector<Keep> keeps;
+  // States to put on a tier: on the host, beside a device with memory of its own; then on disks, if
+  // [offload] nvme_paths names them. They change no number.
+  std::vector<Tiered> offloads;
+  std::vector<int64_t> micro;  // sequences of a micro-batch, largest first: divisors of `rows`
+  int64_t rows = 1;            // sequences of a step, of each rank
+};
+Grid grid_of(const Config& config, const Registry& registry, const Target& target, uint32_t ranks);
+
+// A place in the grid, by index; `micro` is the number of sequences.
+struct Point {
+  size_t format = 0, stage = 0, keep = 0;
+  int64_t micro = 1;
+  size_t offload = 0;
+};
+// The edits that lead to a point. `row_bytes`: what is kept of a sequence without recomputing.
+Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint64_t row_bytes);
+// The effect of a point's edits other than on memory and time: "the same numbers", or which numbers differ.
+struct Effect {
+  bool same_numbers = true;
+  std::string text;
+};
+Effect effect_of(const Config& config, const Grid& grid, const Point& point);
+// The edits for a setting of [recompute]; none for the given one, and for a budget, which depends on the micro-batch.
+Edits keep_edits(const Config& config, const Keep& keep);
+// The edits for one of the number formats, and their effect; none and "" for that of the configuration.
+Edits format_edits(const Grid& grid, size_t format);
+std::string format_effect(const Grid& grid, size_t format);
+
+}  // namespace eng

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans one setting: first without a layout, then, if that may fit, whole.
+#pragma once
+
+#include <limits>
+#include <map>
+
+#include "session/planning/estimate.hpp"
+#include "session/planning/fit/grid.hpp"
+#include "session/planning/setup.hpp"
+#include "session/report/peak.hpp"
+
+namespace eng {
+
+// A setting that was planned.
+struct Tried {
+  Edits edits;
+  Effect effect;
+  uint32_t ranks = 1;
+  int64_t micro = 0;  // sequences of a micro-batch
+  Peak peak;
+  // Bytes of the device that depend neither on [recompute] nor on the micro-batch, at least: of all ranks that share
+  // it.
+  uint64_t fixed = 0;
+  Excess excess;         // of what is there
+  double seconds = 0;    // of a step; in rates of no device in particular where the device states none
+  double computing = 0;  // of these, what the actions take that compute, one after the other
+  BoundBy bound = BoundBy::compute;
+  std::string largest;      // what takes most where it does not fit: "arena cuda: optimizer 50.2 GiB, ..."
+  std::string fixed_parts;  // what takes most of `fixed`
+  std::string refused;      // why there is no such plan; else ""
+  bool placed = false;      // false: what no layout can go below
+};
+
+// Thrown by the members of a Trial whose processor time is spent.
+struct Spent {};
+
+class Trial {
+ public:
+  // `most_seconds`: of processor time of this process, from now on.
+  Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity());
+  // A lower bound of every layout of this setting, and its time; for a model with many layers, read off plans with few.
+  Tried bound(const Edits& edits, const World& world);
+  // Needs and time of the whole plan. Both make a plan only once.
+  Tried whole(const Edits& edits, const World& world);
+  // Bytes that are kept of a sequence without recomputing, in this number format.
+  uint64_t row_bytes(const Edits& format, const World& world);
+  // True if a model with the edits has so many layers.
+  bool deep(const Edits& edits) const;
+  size_t plans() const { return plans_; }
+
+ private:
+  Tried measured(const Setup& setup, const Config& config, const Edits& edits);
+  Tried sketch(const Edits& edits, const World& world, int64_t layers);
+  Tried new_bound(const Edits& edits, const World& world);
+  template <class F>
+  Tried guarded(const Edits& edits, const World& world, F plan);
+  const Config& config_;
+  Registry& registry_;
+  Available available_;
+  size_t plans_ = 0;
+  const double end_;                              // by processor_seconds
+  std::map<std::string, Tried> bounds_, wholes_;  // by their edits and ranks
+};
+
+}  // namespace eng

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/planning/offload.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "engine/ops.h"
+#include "session/report/plugins.hpp"
+
+namespace eng {
+namespace {
+
+constexpr const char *host_device = "cpu", *host_tier = "host";
+
+void add(Offload& offload, const std::string& tier, const Section& section, Registry& registry) {
+  for (const Offload::Tier& one : offload.tiers)
+    if (one.name == tier) return;
+  offload.tiers.push_back({tier, !(describe_tier(registry, tier, section).flags & ENG_TIER_HOST_MEMORY)});
+}
+
+// Visits each call of an update that computes in memory of tiers.
+template <class F>
+void each_host_update(const Plan& plan, F visit) {
+  for (const Segment& segment : plan.program("train").segments)
+    for (const Action& action : segment.actions) {
+      const Call& call = plan.calls[action.call];
+      if (call.on_host && plan.labels[action.label].phase == Phase::update &&
+          call.op->id != std::string_view(ENG_OP_COPY))
+        visit(action, call);
+    }
+}
+
+}  // namespace
+
+Offload make_offload(const Section& section, Registry& registry, bool discrete, const std::set<int32_t>& idle) {
+  Offload out;
+  for (const auto& [key, role] : {std::pair("optimizer", ENG_ROLE_STATE),
+                                  {"master", ENG_ROLE_MASTER},
+                                  {"gradients", ENG_ROLE_GRAD},
+                                  {"parameters", ENG_ROLE_WEIGHT},
+                                  {"activations", ENG_ROLE_ACT}}) {
+    const std::string& tier = section.string(key);
+    if (tier == "none" || idle.count(role)) continue;
+    if (!registry.find(ENG_TIER_KIND, tier))
+      throw Error(Exit::usage, fmt::format("offload.{} = {}: there is no such tier", key, toml_text(tier)),
+                  fmt::format("tiers: none, {}\n{}", fmt::join(registry.names(ENG_TIER_KIND), ", "),
+                              explain_missing(registry, ENG_TIER_KIND, tier)));
+    out.roles[role] = tier;
+    add(out, tier, section, registry);
+  }
+  out.update_on_host = section.string("update") == "host" && !idle.count(ENG_ROLE_STATE);
+  if (section.has("ratio")) out.ratio = section.number("ratio");
+  // Storage is reached through memory of the host, unless the device's own is that.
+  const bool stores = std::any_of(out.tiers.begin(), out.tiers.end(), [](const auto& t) { return t.storage; });
+  if (stores && (discrete || out.update_on_host)) add(out, host_tier, section, registry);
+  return out;
+}
+
+Storage storage_of(const Offload& offload, const Section& section, Registry& registry) {
+  for (const Offload::Tier& tier : offload.tiers)
+    if (tier.storage) {
+      const eng_tier_info info = describe_tier(registry, tier.name, section);
+      return {tier.name, info.total_bytes, info.read_bandwidth, info.write_bandwidth};
+    }
+  return {};
+}
+
+uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& registry) {
+  uint64_t sum = 0;
+  for (uint32_t a = plan.first_tier; a < plan.arenas.size(); ++a)
+    sum += tier_host_bytes(registry, plan.arenas[a].device, section, plan.arenas[a].total());
+  return sum;
+}
+
+std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host) {
+  Section options = default_options(registry, host_device);
+  options.set("threads", host.integer("threads"), "host.threads");
+  return std::make_unique<Kernels>(registry, host_device, options);
+}
+
+void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device) {
+  std::set<uint32_t> seen;
+  each_host_update(plan, [&](const Action& action, const Call& call) {
+    if (!seen.insert(action.call).second || (host.find(call).flags & ENG_KERNEL_EXACT)) return;
+    throw Error(Exit::usage,
+                fmt::format("offload.update = \"host\": the update of {} uses {}, whose bits differ between the host "
+                            "and device {}",
+                            optimizer, call.op->id, device),
+                "offload.update = \"device\"");
+  });
+}
+
+std::optional<HostUpdate> host_update(const Plan& plan, const Kernels* kernels) {
+  std::optional<HostUpdate> out;
+  each_host_update(plan, [&](const Action& action, const Call& call) {
+    const uint32_t of = kernels ? kernels->info().parallel : 0, threads = call.parallel ? call.parallel : of;
+    if (!out) out = HostUpdate{threads, of, action.queue == Queue::host};
+    out->threads = std::min(out->threads, threads);
+  });
+  return out;
+}
+
+// A tier on disks is refused for its folders: missing, not writable, on a file system that cannot do it.
+static std::unique_ptr<Tier> open_tier(Registry& registry, const Offload::Tier& tier, const Section& section,
+                                       uint32_t local_rank) try {
+  return std::make_unique<Tier>(registry, tier, section, local_rank);
+} catch (const Error& e) {
+  if (!tier.storage || e.exit() != Exit::environment) throw;
+  throw Error(Exit::disk, e.what(), e.help());
+}
+
+Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
+               uint32_t local_rank) {
+  Host host;
+  for (const Offload::Tier& tier : offload.tiers) host.tiers.push_back(open_tier(registry, tier, section, local_rank));
+  host.kernels = kernels;
+  if (kernels)
+    host.device = std::make_unique<Device>(registry, host_device, default_options(registry, host_device), local_rank);
+  return host;
+}
+
+void try_storage(const Plan& plan, const Offload& offload, const Section& section, Registry& registry) {
+  for (size_t t = 0; t < offload.tiers.size(); ++t) {
+    if (!offload.tiers[t].storage) continue;
+    const auto tier = open_tier(registry, offload.tiers[t], section, 0);
+    const uint64_t bytes = plan.arenas[plan.first_tier + t].total();
+    tier->free(tier->alloc(bytes), bytes);
+  }
+}
+
+}  // namespace eng

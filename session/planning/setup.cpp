@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/planning/setup.hpp"
+
+#include <functional>
+#include <numeric>
+
+#include "core/plan/planner.hpp"
+#include "core/rewrite/recompute.hpp"
+#include "session/job/shown.hpp"
+#include "session/ranks/groups.hpp"
+#include "session/report/bookkeeping.hpp"
+#include "session/report/live.hpp"
+#include "session/train/activations.hpp"
+#include "session/train/fields.hpp"
+#include "session/train/loss.hpp"
+#include "session/train/schedule.hpp"
+#include "session/train/transforms.hpp"
+
+namespace eng {
+
+static Sharding make_sharding(Registry& registry, const Config& config, Ranks& ranks) {
+  Section section = config.section("zero");
+  const std::string& name = section.string("plugin");
+  const bool fast = config.section("comm").string("reduce") == "fast", knows = section.settings().count("fast") > 0;
+  if (knows && fast) section.set("fast", true, "comm.reduce");
+  if (!knows && fast)
+    throw Error(Exit::usage, "[zero] plugin \"" + name + "\" does not support comm.reduce = \"fast\"",
+                "remove it, or choose another [zero] plugin");
+  return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
+}
+
+static Recompute recompute_of(const Section& section) {
+  using Kind = Recompute::Kind;
+  for (const auto& [key, kind] : {std::pair("every", Kind::every), {"blocks", Kind::blocks}, {"budget", Kind::budget}})
+    if (section.given(key)) return {kind, static_cast<uint64_t>(section.integer(key))};
+  return {section.string("policy") == "full" ? Kind::full : Kind::none};
+}
+
+// The keys are the same for every strategy and number of ranks, so a key without effect is not an error.
+static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
+  std::vector<std::string> notes;
+  const bool alone = plan.ranks.data_size() == 1;
+  // Pieces on their way to or from a tier follow [zero], too.
+  const bool tiers = plan.first_tier < plan.arenas.size();
+  const bool leases =
+      std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& b) { return b.line == Line::leases; });
+  for (const auto& [key, setting] : zero.settings())
+    if (setting.given && (alone ? setting.value != Value(std::string("none")) && (!tiers || key == "plugin")
+                                : key == "prefetch" && !leases))
+      notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
+  return notes;
+}
+
+// A policy that changes values on purpose: nothing else would say so.
+static void note_lossy(const Policy& policy, std::vector<std::string>& notes) {
+  if (policy.table.flags & ENG_AXIS_LOSSY)
+    notes.push_back(
+        fmt::format("{}.plugin = \"{}\" is lossy: it changes values that it moves, so results are not those "
+                    "of a run without it",
+                    policy.kind, policy.name));
+}
+
+// More threads than a control group allows on this machine, where the plan would run.
+static void note_threads(const Config& config, const Target& target, int64_t ranks, std::vector<std::string>& notes) {
+  if (target.card) return;
+  const CpuQuota quota = cpu_quota();
+  for (const char* name : {"device", "host"}) {
+    const Section& section = config.section(name);
+    if (!section.settings().count("threads") || !section.given("threads")) continue;
+    const int64_t threads = std::max<int64_t>(1, section.integer("threads"));
+    if (std::string note = quota_note(fmt::format("{}.threads", name), threads, ranks, quota); !note.empty())
+      notes.push_back(std::move(note));
+  }
+}
+
+// The optimizer sees the parameters of a block as one row, and rows have at most 2^40 elements.
+static void check_blocks(const Model& model, const Section& section) {
+  for (const Block& block : model.blocks) {
+    double sum = 0;
+    for (const uint32_t k : block.params) {
+      const eng_desc& d = model.params[k].desc;
+      sum += std::accumulate(d.dims, d.dims + d.ndim, 1.0, std::multiplies<>());
+    }
+    if (sum > static_cast<double>(uint64_t{1} << 40))
+      throw Error(
+          Exit::usage,
+          fmt::format("model {}: block {} has {:.3g} parameters, the most is 2^40", model.plugin, block.name, sum),
+          section.has("hidden_size")
+              ? fmt::format("model.hidden_size = {}: lower it, or another width", section.integer("hidden_size"))
+              : "lower a width of [model]");
+  }
+}
+
+// If a sequence is longer than the model allows, the error names the key, unless the plugin has.
+static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
+                   const std::vector<std::string>& freeze, bool runs, const Offered& offered,
+                   const std::vector<Transform>& transforms, const Loss& loss) {
+  const std::string& name = section.string("plugin");
+  try {
+    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss);
+  } catch (const Error& e) {
+    const int64_t limit = describe_model(name, table, section).max_length;
+    const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
+    if (!limit || length <= limit || told) throw;
+    const bool known = section.has("max_position_embeddings");
+    throw Error(Exit::usage,
+                fmt::format("train.sequence_length = {} is more than the {} positions of model {}{}: {}", length, limit,
+                            name, known ? fmt::format(" (max_position_embeddings = {})", limit) : "", e.what()),
+                fmt::format("train.sequence_length = {} or less{}", limit,
+                            known ? fmt::format("; or, for a model trained from scratch, "
+                                                "model.max_position_embeddings = {}",
+                                                length)
+                                  : ""));
+  }
+}
+
+// A model can compute positions beyond its maximum, but its texts are bad there.
+static void note_length(const Section& model, int64_t length, int64_t limit, std::vector<std::string>& notes) {
+  if (!limit || length <= limit) return;
+  notes.push_back(fmt::format("train.sequence_length = {} is {:.3g} times the {} positions of the model{}", length,
+                              static_cast<double>(length) / static_cast<double>(limit), limit,
+                              model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
+}
+
+// A job adds up losses of windows and divides them by labels.
+static void need_labels(const Model& model) {
+  for (const Term& term : model.templates.at(model.blocks.back().tmpl).terms)
+    if (term.weight != 0 && term.per)
+      throw Error(Exit::usage,
+                  fmt::format("term `{}` of the loss is divided by {}; a job needs losses per label", term.name,
+                              term.per == ENG_PER_PAIR ? "pairs" : "sequences"),
+                  "choose another [loss]");
+}
+
+namespace {
+enum class Use : uint8_t { run, plan, sketch };
+}
+
+// If no kernel was asked, one workspace of the card's cap stands for the scratch of all: those of a queue run one after
+// the other.
+static void cap_workspace(Setup& s) {
+  if (s.target.workspace) s.plan.arenas[0].workspace = s.target.workspace;
+}
+
+static bool only_f32(const Call& call) {
+  const auto f32 = [](const eng_desc& d) { return d.dtype == ENG_F32 || !is_float(d.dtype); };
+  return std::all_of(call.in.begin(), call.in.end(), f32) && std::all_of(call.out.begin(), call.out.end(), f32);
+}
+
+// Ops are known only of files that the run uses. The file that an unknown op is of, if it is one of the others.
+static std::string owner_of_unknown_op(const std::string& message, const Registry& registry) {
+  for (const Candidate& file : registry.candidates())
+    for (const char* before : {"unknown op ", "unknown init op: "})
+      if (file.refused.empty() && message.find(before + file.description.id + ".") != std::string::npos)
+        return file.path.string();
+  return "";
+}
+
+// The ops that the device leaves to another one; "" if it leaves none.
+static std::string left_ops(const Plan& plan, const Kernels& kernels) {
+  std::set<std::string> all, left;
+  for (const Call& call : plan.calls) {
+    if (call.op->collective || call.storage || call.on_host) continue;
+    all.insert(call.op->id);
+    if (&kernels.serving(call) != &kernels) left.insert(call.op->id);
+  }
+  if (left.empty()) return "";
+  return fmt::format("device {} leaves {} of {} ops to device {}: {}", kernels.device(), left.size(), all.size(),
+                     kernels.fallback()->device(), fmt::join(left, ", "));
+}
+
+namespace {
+// The arguments of the functions of setup.hpp.
+struct Asked {
+  const Config& config;
+  Registry& registry;
+  bool training;
+  int64_t generate;  // positions; with neither this nor `training`: only for evaluating
+  const World& world;
+  const Communicator* comm;  // null: not there
+  Use use;
+  const Readable& readable;
+  const Section& section(const char* name) const { return config.section(name); }
+};
+}  // namespace
+
+static void choose_target(Setup& s, const Asked& a) {
+  if (a.use == Use::run) refuse_described(a.config);
+  a.registry.pin(a.section("plugins").strings("sha256"));
+  const Section& device = a.section("device");
+  const std::optional<Card> card = described_card(a.config);
+  if (has_kernels(a.config, card)) s.kernels = std::make_unique<Kernels>(a.registry, device.string("plugin"), device);
+  s.target = make_target(a.config, a.registry, card, s.kernels.get(), a.world.size);
+  if (s.kernels) return;
+  need_kernels(a.registry, ENG_MODEL_KIND, a.section("model").string("plugin"), s.target.device);
+  if (a.readable.job)
+    need_kernels(a.registry, ENG_JOB_KIND, a.readable.job->name, s.target.device);
+  else if (a.training)
+    need_kernels(a.registry, ENG_OPTIMIZER_KIND, a.section("optimizer").string("plugin"), s.target.device);
+}
+
+static void make_policies(Setup& s, const Asked& a) {
+  const Section &precision = a.section("precision"), &optimizer = a.section("optimizer");
+  const Job* const job = a.readable.job;
+  s.precision =
+      make_precision(precision.string("plugin"),
+                     a.registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, a.world);
+  if (job && s.precision.table.begin)
+    throw Error(Exit::usage,
+                fmt::format("precision.plugin = \"{}\" scales the loss from step to step; a job takes no steps",
+                            s.precision.name),
+                "choose another, for example \"bf16\" or \"fp32\"");
+  if (job)
+    s.optimizer = job->asked;
+  else if (a.training)
+    s.optimizer = make_optimizer(
+        optimizer.string("plugin"), a.registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
+        optimizer, {a.section("train").integer("steps"), make_schedule(a.config, a.registry).peak});
+}
+
+// Loads all plugins whose ops the model may have, then traces it: up to what is recomputed.
+static void make_model(Setup& s, const Asked& a) {
+  const Section &train = a.section("train"), &model = a.section("model");
+  const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
+  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(table.declare));
+  // A strategy may bring ops, too.
+  if (a.world.size > 1) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
+  if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
+  const std::vector<Transform> transforms = make_transforms(a.config, a.registry, s.kernels ? "" : s.target.device);
+  Loss loss = make_loss(a.config, a.registry, s.kernels ? "" : s.target.device, a.generate == 0);
+  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.world.size;
+  load_ops(a.registry);
+  Offered offered = offered_fields(a.config, a.registry, a.generate > 0);
+  add_fields(offered, a.readable.fields);
+  s.model = trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
+                  a.generate ? a.generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
+                  a.training ? train.strings("freeze") : std::vector<std::string>{}, a.use == Use::run, offered,
+                  transforms, loss);
+  check_blocks(s.model, model);
+  if (a.readable.job) need_labels(s.model);
+  if (a.readable.traced) a.readable.traced(s.model);
+  need_fields(a.readable.fields, s.model);
+  if (!a.generate) compare_fields(offered, s.model, a.config, s.notes);
+  if (a.training) recompute(s.model, recompute_of(a.section("recompute")));
+}
+
+// The sharding, and the flags of the communicator if its file is there: its table says so, the ranks are not needed.
+static std::optional<uint32_t> make_ranks(Setup& s, const Asked& a, PlanRequest& request) {
+  request.ranks = Ranks(a.world);
+  if (a.world.size == 1) return {};
+  s.sharding = make_sharding(a.registry, a.config, request.ranks);
+  request.sharding = &*s.sharding;
+  const std::string& name = a.section("comm").string("plugin");
+  if (!a.registry.find(ENG_COMM_KIND, name)) return {};
+  const eng_comm table = a.registry.table<eng_comm>(ENG_COMM_KIND, name);
+  s.comm_overhead = table.overhead_bytes;
+  return table.flags;
+}
+
+static void make_tiers(Setup& s, const Asked& a, PlanRequest& request) {
+  // Without training, weights live where they are used; masters are needed only if nothing else can be cast.
+  std::set<int32_t> idle;
+  if (!a.training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
+  if (!a.training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
+  request.offload = s.offload = make_offload(a.section("offload"), a.registry, request.traits.discrete, idle);
+  if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory())
+    s.host = host_kernels(a.registry, a.section("host"));
+}
+
+static std::function<uint64_t(const Call&)> workspace_of(const Setup& s, const Communicator* comm) {
+  return [&device = *s.kernels, host = s.host.get(), comm, &format = s.precision.name](const Call& call) {
+    const Kernels& kernels = call.on_host && host ? *host : device;
+    if (call.op->collective) return comm ? comm->workspace(call, kernels.info()) : 0;
+    try {
+      return kernels.workspace(call);
+    } catch (const Error& e) {
+      if (!e.help().empty() || only_f32(call)) throw;
+      throw Error(e.exit(), e.what(), fmt::format("precision.plugin = \"{}\" chose these types", format));
+    }
+  };
+}
+
+// The request refers to parts of `s`.
+static PlanRequest make_request(Setup& s, const Asked& a) {
+  const Section &train = a.section("train"), &zero = a.section("zero");
+  const Job* const job = a.readable.job;
+  PlanRequest request{s.model, s.precision, a.training ? &s.optimizer : nullptr, s.target.device, {}};
+  const std::optional<uint32_t> communicator = make_ranks(s, a, request);
+  request.traits = traits_of(s.target, communicator);
+  request.observers = s.observers.objects;
+  make_tiers(s, a, request);
+  request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
+  request.overlap = zero.boolean("overlap");
+  request.prefetch = zero.integer("prefetch");
+  request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
+  request.reduce_per_step = train.string("reduce") == "step";
+  if (s.kernels) request.workspace = workspace_of(s, a.comm);
+  request.accumulate = !a.training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
+  request.steps = train.integer("steps");
+  request.seed = train.integer("seed");
+  request.train = a.training;
+  request.evaluate = !a.generate && a.use != Use::sketch;  // it needs less than a step
+  request.generate = a.generate > 0;
+  request.keep_gradients = a.readable.gradients || job;
+  request.job = job;
+  request.logits = a.readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
+  request.activations = select_activations(s.model, a.readable.activations);
+  request.grad_clip = train.number("grad_clip");
+  return request;
+}
+
+// Makes the plan, and what follows from it.
+static void plan_with(Setup& s, const Asked& a, const PlanRequest& request) {
+  const bool sketch = a.use == Use::sketch;
+  s.plan = sketch ? emit_plan(request) : make_plan(request);
+  if (sketch) bound_arenas(s.plan);
+  if (s.offload.update_on_host && request.traits.discrete && !sketch) {
+    const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(a.registry, a.section("host"));
+    check_same_bits(s.plan, s.host ? *s.host : *other, s.optimizer.name, s.target.device);
+  }
+  // A described card's host is not this one.
+  if (a.training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
+  cap_workspace(s);
+  s.storage = storage_of(s.offload, a.section("offload"), a.registry);
+  s.tiers = tiers_beside(s.plan, a.section("offload"), a.registry);
+  if (a.readable.job) s.job = host_bytes_of(*a.readable.job, s.model, s.plan);
+  if (a.training && !a.readable.job && a.section("checkpoint").boolean("asynchronous"))
+    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
+}
+
+static void add_notes(Setup& s, const Asked& a) {
+  if (a.training)
+    for (std::string& note : idle_keys(a.section("zero"), s.plan)) s.notes.push_back(std::move(note));
+  if (a.training && a.use != Use::sketch && s.kernels && s.kernels->fallback())
+    if (std::string note = left_ops(s.plan, *s.kernels); !note.empty()) s.notes.push_back(std::move(note));
+  note_lossy(s.precision, s.notes);
+  if (s.sharding) note_lossy(*s.sharding, s.notes);
+  note_threads(a.config, s.target, a.world.local_size, s.notes);
+  if (!a.generate) note_length(a.section("model"), s.model.sequence_length, s.model.info.max_length, s.notes);
+}
+
+static Setup make(const Asked& a) {
+  try {
+    Setup s;
+    choose_target(s, a);
+    make_policies(s, a);
+    make_model(s, a);
+    plan_with(s, a, make_request(s, a));
+    add_notes(s, a);
+    return s;
+  } catch (const Error& e) {
+    const std::string file = owner_of_unknown_op(e.what(), a.registry);
+    if (file.empty() || !e.help().empty()) throw;
+    throw Error(e.exit(), e.what(),
+                fmt::format("{} is there, but the run does not use it: a run uses the files of which its configuration "
+                            "names something, such as a model or an optimizer, and those whose ops such a plugin lists "
+                            "in its description: uses = [\"ID/1\"]",
+                            file));
+  }
+}
+
+Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
+                 const Communicator* comm, const Readable& readable) {
+  return make({config, registry, generate == 0, generate, world, comm, Use::run, readable});
+}
+
+Setup make_plan_only(const Config& config, Registry& registry, const World& world, const Readable& readable) {
+  return make({config, registry, true, 0, world, nullptr, Use::plan, readable});
+}
+
+Setup make_sketch(const Config& config, Registry& registry, const World& world) {
+  const Readable nothing;
+  return make({config, registry, true, 0, world, nullptr, Use::sketch, nothing});
+}
+
+Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable) {
+  const World alone;
+  return make({config, registry, false, 0, alone, nullptr, Use::run, readable});
+}
+
+bool is_saved(const Tensor& t) {
+  return t.role != "gradient" && t.role != "site" && t.role != "activation";
+}
+
+std::vector<TensorShare> saved_tensors(const Plan& plan) {
+  std::vector<TensorShare> out;
+  for (const Tensor& t : plan.tensors) {
+    if (!is_saved(t)) continue;
+    const eng_desc& d = t.desc;
+    const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
+    const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
+    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id, exported}};
+    for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
+      if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
+        all.back().count += e.count;
+      else
+        all.push_back({e.first, e.count});
+    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count;
+    out.push_back(std::move(share));
+  }
+  return out;
+}
+
+bool has_optional(const Plan& plan) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [](const Tensor& t) { return (t.flags & ENG_PARAM_OPTIONAL) != 0; });
+}
+
+std::vector<TensorShare> parameters(const Plan& plan) {
+  auto out = saved_tensors(plan);
+  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
+  for (TensorShare& t : out) t.optional = (plan.tensors[t.id].flags & ENG_PARAM_OPTIONAL) != 0;
+  return out;
+}
+
+}  // namespace eng

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory of one run: its layout, its lock, its state, and metrics.jsonl: one JSON object per step.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <streambuf>
+#include <string>
+
+#include "session/file.hpp"
+#include "session/json.hpp"
+#include "session/run/held_folder.hpp"
+#include "session/train/trainer.hpp"
+
+namespace eng {
+
+// Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
+// Throws Error(Exit::disk).
+void write_atomic(const std::filesystem::path& path, std::string_view text);
+// run.json; null if it cannot be read.
+Json read_run_json(const std::filesystem::path& run);
+// The records of the attempts that run.json holds, oldest first. If it does not say how the last one ended, its process
+// was killed: state.json tells how far it came.
+Json earlier_attempts(const std::filesystem::path& run);
+// Renames every checkpoint of a step after `step` to "aside-step-N", damaged or not. A run that is resumed from `step`
+// must not find them again. Throws Error(Exit::disk).
+inline constexpr const char* checkpoints_folder = "checkpoints";
+inline constexpr const char* aside_prefix = "aside-";
+void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
+
+// Reads a line of metrics.jsonl, and says what is after it; none: it is longer than any line may be, and cut.
+constexpr size_t longest_metrics_line = 16 << 20;
+enum class LineEnd { newline, file, none };
+LineEnd read_line(std::streambuf& from, std::string& line);
+
+// Appends the time and the text to a rank's log, if that is a regular file. Never throws, because errors are reported
+// with it.
+void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
+
+// For a run whose process has ended. If state.json says "running" or "failed", writes "failed" and the newest complete
+// checkpoint. Returns the checkpoint's name, or "" if there is none. Never throws.
+std::string settle(const std::filesystem::path& run, int exit_code) noexcept;
+
+class RunDir {
+ public:
+  // A new root/name/YYYYMMDD-HHMMSS-xxxx (UTC and four random digits).
+  static RunDir create(const std::filesystem::path& root, const std::string& name);
+  // `directory` itself: new, empty, or a run, which is then resumed. Throws Error(Exit::usage) for anything else.
+  static RunDir at(const std::filesystem::path& directory);
+  // `directory` must be a run.
+  static RunDir open(const std::filesystem::path& directory);
+  static bool is_run(const std::filesystem::path& directory);
+  // All three lock the directory and LOCK in it until the object is destroyed: a second process gets an
+  // Error(Exit::usage) with host and pid. All that is written later goes into this directory, wherever it is moved.
+
+  // 1 for a new run; increased each time the run is opened.
+  int64_t attempt() const { return attempt_; }
+  const HeldFolder& folder() const { return folder_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
+  // Its folder of this name; throws Error(Exit::disk) as HeldFolder does.
+  const HeldFolder& checkpoints() const { return checkpoints_; }
+  std::filesystem::path metrics() const { return folder_.inside() / "metrics.jsonl"; }
+
+  // Replaces one of its files as a whole. Throws Error(Exit::disk).
+  void write(const char* name, std::string_view text) const { write_atomic(folder_.inside() / name, text); }
+  // state.json, and in run.json how the attempt ended. `status`: running, done, stopped, failed; `last_checkpoint`: ""
+  // if none is complete; `why`: of an end before the last step.
+  void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code,
+                   const std::string& why = "") const;
+  void log(const std::string& line) const noexcept { log_line(folder_.inside(), 0, line); }
+
+ private:
+  explicit RunDir(std::filesystem::path path);
+  HeldFolder folder_;
+  Fd lock_;
+  HeldFolder checkpoints_;
+  int64_t attempt_ = 1;
+};
+
+// The time, such as "20261120-132005" or, with `full`, "2026-11-20T13:20:05Z".
+std::string utc_now(bool full);
+// This machine, "?" if it has no name.
+std::string host_name();
+
+// One line with its newline. Numbers read back to the same double; a value that is not finite is null.
+std::string metrics_line(const Metrics& metrics, int64_t attempt = 1);
+
+class MetricsFile {
+ public:
+  // Opens for appending, and creates the file if necessary. First removes every line after step `keep_through` and an
+  // incomplete line after a crash, so that a resumed run writes the same numbers as an uninterrupted one. `attempt`: of
+  // the lines to come.
+  // Throws Error(Exit::disk).
+  MetricsFile(std::filesystem::path path, int64_t keep_through, int64_t attempt = 1);
+  // Throws Error(Exit::disk); a line that could not be written completely is removed.
+  void append(const Metrics& metrics);
+  void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
+
+ private:
+  std::filesystem::path path_;
+  int64_t attempt_;
+  Fd fd_;
+};
+
+}  // namespace eng

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/run/run_place.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/base/error.hpp"
+#include "session/run/failure.hpp"
+
+namespace eng {
+namespace {
+
+// A step; nullopt for auto, never and must.
+std::optional<int64_t> resume_step(const std::string& text) {
+  if (text == "auto" || text == "never" || text == "must") return std::nullopt;
+  int64_t step = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || *end || step < 0)
+    throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + text);
+  return step;
+}
+
+// The run to resume, locked, if there is one: RUN itself, or the directory of --out.
+std::optional<RunDir> existing_run(const RunRequest& request) {
+  const bool target_is_run = std::filesystem::is_directory(request.open.target);
+  if (target_is_run && !request.out.empty())
+    throw Error(Exit::usage, "--out is for a configuration, not for a run",
+                "remove --out: a run is resumed in its own directory");
+  std::optional<RunDir> run;
+  if (target_is_run)
+    run.emplace(RunDir::open(request.open.target));
+  else if (!request.out.empty() && RunDir::is_run(request.out))
+    run.emplace(RunDir::at(request.out));
+  return run;
+}
+
+// The checkpoint to resume from, if any.
+std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume, const RunDir& run,
+                                                       RunListener& listener) {
+  if (resume == "never") {
+    if (run.attempt() > 1)
+      throw Error(Exit::usage, run.path().string() + " is already a run, but --resume never was given",
+                  "give another --out");
+    return std::nullopt;
+  }
+  if (auto step = resume_step(resume)) {
+    std::filesystem::path path = run.checkpoints().path() / checkpoint_name(*step);
+    if (!std::filesystem::exists(path))
+      throw Error(Exit::checkpoint, "there is no checkpoint of step " + resume + " in " + run.path().string(),
+                  "available:\n" + checkpoint_table(list_checkpoints(run.checkpoints().path())));
+    return path;
+  }
+  const auto found = usable_checkpoint(run, "run", [&](const CheckpointRow& row) { listener.passed_over(row); });
+  if (!found && resume == "must")
+    throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to resume from");
+  return found;
+}
+
+}  // namespace
+
+void check_resume(const std::string& resume) {
+  resume_step(resume);
+}
+
+std::string checkpoint_table(const std::vector<CheckpointRow>& rows) {
+  std::string text;
+  for (const CheckpointRow& r : rows)
+    text += fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}{}\n", r.path.filename().string(),
+                        static_cast<double>(r.bytes) / (1 << 20), r.tensors,
+                        r.problem.empty() ? "complete" : for_terminal(r.problem), r.best ? "  best" : "");
+  return text;
+}
+
+std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const char* what,
+                                                       const TellRow& passed_over) {
+  Found found = find_latest(run.checkpoints().path());
+  for (const CheckpointRow& row : found.refused) passed_over(row);
+  if (!found.path && !found.refused.empty())
+    throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
+                fmt::format("start a new {}, or remove the damaged checkpoints to start this one again", what));
+  return found.path;
+}
+
+RunPlace find_place(const RunRequest& request, const Member& member, RunListener& listener) {
+  RunPlace place;
+  if (member.first()) {
+    if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
+    if (place.dir) {
+      remove_leftovers(place.dir->checkpoints().inside());
+      place.from = choose_checkpoint(request.resume, *place.dir, listener);
+    } else if (resume_step(request.resume) || request.resume == "must") {
+      throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");
+    }
+  }
+  const std::string from = member.from_first(place.from ? place.from->string() : "");
+  if (!from.empty()) place.from = from;
+  return place;
+}
+
+RunDir new_run(const RunRequest& request, const Config& config) {
+  if (!request.out.empty()) return RunDir::at(request.out);
+  return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
+}
+
+}  // namespace eng
