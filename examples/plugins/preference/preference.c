@@ -78,6 +78,9 @@ static eng_status trace(void* self, eng_build* b, eng_id hidden, eng_id weight, 
   const preference* me = self;
   eng_attr attrs[2] = {{"beta", 0, 0}, {"margin", 0, 0}};
   eng_id in[3] = {0, 0, 0}, made[2] = {0, 0};
+  eng_desc shape;
+  if (b->api->shape(b, hidden, &shape, error) == ENG_OK && shape.dims[0] % 2)
+    return fail(error, ENG_INVALID, "a micro-batch holds pairs of answers: train.micro_batch must be even");
   attrs[0].f = me->beta, attrs[1].f = me->margin;
   b->api->batch(b, "labels", &in[1], error);
   if (me->reference) b->api->batch(b, "reference_logprobs", &in[2], error);
@@ -102,7 +105,7 @@ static const char* wrong(const eng_desc* logprobs, const eng_desc* labels, const
   if (labels->dtype != ENG_I32 || !same(logprobs, labels)) return "labels must be (B, T) i32";
   if (reference && (!same(logprobs, reference) || reference->dtype != ENG_F32))
     return "the field reference_logprobs must be f32";
-  if (logprobs->dims[0] % 2) return "a micro-batch holds pairs of answers: train.micro_batch must be even";
+  if (logprobs->dims[0] % 2) return "sequences must come in pairs";
   return NULL;
 }
 
