@@ -99,7 +99,6 @@ TEST_CASE("log-probabilities of labels have the gradient of their differences") 
   Trained given;
   given.loss = loss_of([](eng_build* b, eng_id hidden, eng_id weight) {
     const eng_id y = eng_label_logprob(b, hidden, weight, batch(b, "labels"));
-    const eng_attr plain[2] = {{"ta", 0, 0}, {"tb", 0, 0}};
     const int64_t row[] = {1, B * T}, column[] = {B * T, 1}, one[] = {1};
     const eng_id product = eng_matmul(b, eng_reshape(b, y, 0, row, 2), eng_reshape(b, y, 0, column, 2), 0, 0);
     const eng_id squares = eng_reshape(b, product, 0, one, 1);
