@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """new_test.py BUILD: what `engine plugins new` refuses; then its projects, built and trained from an installed tree alone.
-`new_test.py BUILD KIND/LANGUAGE ...` does only these."""
+`new_test.py BUILD KIND/LANGUAGE ...` does only these; `--without KIND` leaves out one kind."""
 import os
 import pathlib
 import re
