@@ -15,6 +15,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A note if the run was trained with keys of [loss], which a new run does not take over; "" if not.
+std::string loss_note(const fs::path& run, const Document& document) {
+  std::string keys;
+  const auto add = [&](const std::string& key, const Value& value) {
+    keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", key, toml_text(value));
+  };
+  // Older runs have the key in [model].
+  if (const auto* old = document.value<double>("model", "z_loss"); old && *old != 0) add("z_loss", *old);
+  const auto* loss = document.find("loss");
+  for (const auto& [key, given] : loss ? loss->keys : std::map<std::string, Given>{})
+    if (!given.held) add(key, given.value);
+  if (keys.empty()) return "";
+  return fmt::format("{} was trained with the loss {}; a new run has its own, which [loss] chooses", run.string(),
+                     keys);
+}
+
 ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   ModelSource out;
   const fs::path file = run / "config.resolved.toml";
@@ -22,6 +38,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   if (!fs::exists(file, none)) return out;  // a checkpoint without its run: [model] must define the model
   out.file = file;
   const Document document = read_resolved(file);
+  if (const std::string note = loss_note(run, document); !note.empty()) out.notes.push_back(note);
   const auto* name = document.value<std::string>("model", "plugin");
   const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;
   const auto* model = document.find("model");

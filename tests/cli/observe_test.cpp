@@ -50,6 +50,21 @@ TEST_CASE("model.z_loss of older configurations and runs still works", "[cli]") 
   CHECK(has(other.err, "from now on, loss.z_loss = 0.02 (0.01 before)"));
 }
 
+TEST_CASE("a run that starts from another run's weights tells that it has a loss of its own", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, {"run", "config.toml", "--out", "base", "train.steps=2", "loss.z_loss=0.01"});
+  good(scratch, {"run", "config.toml", "--out", "plain", "train.steps=2"});
+  const std::string told = "base was trained with the loss z_loss = 0.01; a new run has its own, which [loss] chooses";
+  const auto from = [&](const std::string& run) {
+    return good(scratch, {"run", "config.toml", "--out", "from-" + run, "train.steps=2", "--unset", "model.preset",
+                          "model.from='" + run + "'"});
+  };
+  CHECK(has(from("base").err, told));
+  const Result without = from("plain");
+  CHECK_FALSE(has(without.err, "was trained with the loss"));
+}
+
 TEST_CASE("observers write what they see and change nothing", "[cli]") {
   Scratch scratch;
   scratch.config();
