@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -9,8 +10,14 @@ namespace eng {
 // Elements [first, first + count).
 struct Range {
   uint64_t first = 0, count = 0;
+  uint64_t end() const { return first + count; }
   bool operator==(const Range&) const = default;
 };
+// The elements that are in both.
+inline Range overlap(const Range& a, const Range& b) {
+  const uint64_t first = std::max(a.first, b.first);
+  return {first, std::max(first, std::min(a.end(), b.end())) - first};
+}
 
 // Half-open ranges of [0, size), each with a value; visiting a range splits those at its borders.
 template <class T>

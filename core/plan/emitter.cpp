@@ -34,8 +34,7 @@ std::string key_of(const Call& call) {
 }  // namespace
 
 View slice(const View& view, uint64_t first, uint64_t n) {
-  return {view.buffer, view.offset + first * dtype_size(view.desc.dtype),
-          make_desc(view.desc.dtype, {static_cast<int64_t>(n)})};
+  return {view.buffer, view.offset + first * dtype_size(view.desc.dtype), flat(view.desc.dtype, n)};
 }
 
 View reshape(View view, const eng_desc& desc) {

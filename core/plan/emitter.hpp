@@ -72,6 +72,10 @@ class Emitter {
   uint64_t bytes_ = 0;          // of all buffers
 };
 
+// n elements in one dimension.
+inline eng_desc flat(int32_t dtype, uint64_t n) {
+  return make_desc(dtype, {static_cast<int64_t>(n)});
+}
 // `n` elements of a flat view, from element `first`.
 View slice(const View& view, uint64_t first, uint64_t n);
 // The elements of `view`, or the first of them, with the dimensions of `desc`. Throws Error(Exit::bug) if `desc` has
@@ -105,5 +109,15 @@ class EmittingBuilder final : public Builder {
   std::vector<View> views_;
   std::vector<char> writable_;
 };
+
+// Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:
+// how it exits if the answer is ENG_UNSUPPORTED.
+template <class F>
+void ask(const std::string& who, const EmittingBuilder& builder, F emit, Exit unsupported = Exit::environment) {
+  Sink sink;
+  const eng_status status = emit(sink.get());
+  builder.check(who);
+  sink.check(status, status == ENG_UNSUPPORTED ? unsupported : Exit::environment, who);
+}
 
 }  // namespace eng

@@ -1,118 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/homes.hpp"
 
-#include <algorithm>
-#include <set>
+#include <fmt/format.h>
 
-#include "core/plan/emitter.hpp"
+#include <algorithm>
 
 namespace eng {
 
-Homes::Homes(const Model& model, Plan& plan, uint64_t bucket, const std::function<uint32_t(uint32_t)>& sort_of)
-    : model_(model), plan_(plan) {
-  const uint64_t grid = chunk * plan.ranks.data_size();
-  std::vector<char> taken(model.params.size(), 0);
-  unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
-  for (uint32_t b = 0; b < model.blocks.size(); ++b) {
-    std::set<std::pair<uint32_t, uint32_t>> sorts;  // flags, sort
-    for (uint32_t p : model.blocks[b].params) sorts.emplace(model.params[p].flags & ENG_PARAM_FP32, sort_of(p));
-    for (const auto& [flags, sort] : sorts) {
-      Unit unit{model.blocks[b].name, b, 0, 0, flags, {}};
-      for (uint32_t p : model.blocks[b].params) {
-        if (taken[p] || (model.params[p].flags & ENG_PARAM_FP32) != flags || sort_of(p) != sort) continue;
-        taken[p] = 1;
-        unit_of_[p] = plan.units.size(), offset_of_[p] = unit.count;
-        unit.params.push_back(p);
-        unit.count += padded(p).count;
-      }
-      if (unit.params.empty()) continue;
-      unit.count = std::max<uint64_t>(1, (unit.count + grid - 1) / grid) * grid;
-      const bool moves = plan.ranks.data_size() > 1 || plan.has_tiers();
-      unit.piece = !moves ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
-      plan.units.push_back(std::move(unit));
+Homes::Homes(const PlanRequest& request, Plan& plan, Emitter& emitter)
+    : Units(request, plan), r_(request), emit_(emitter) {
+  computed_.resize(units());
+  for (const Block& block : model_.blocks) {
+    const Template& t = model_.templates.at(block.tmpl);
+    for (size_t k = 0; k < block.params.size(); ++k)
+      computed_[unit_of(block.params[k])] = t.graph.value(t.params[k]).desc.dtype;
+  }
+  choose_kept();
+  for (size_t u = 0; u < units(); ++u) make_homes(u);
+  if (r_.train && r_.optimizer) make_optimizer();
+  make_tensors();
+}
+
+eng_unit Homes::unit_view(size_t u) const {
+  const Unit& all = unit(u);
+  return {sizeof(eng_unit), static_cast<eng_id>(u + 1), all.block, all.flags, all.count};
+}
+
+// The part of a state that a rank keeps, according to the sharding policy.
+Id Homes::part_of(int32_t role, size_t u) const {
+  const Id part = r_.sharding ? r_.sharding->part(role, unit_view(u)) : 0;
+  if (part > plan_.ranks.parts.size())
+    throw Error(Exit::environment,
+                fmt::format("zero {} keeps role {} as part {}, which it has not made", r_.sharding->name, role, part));
+  return part;
+}
+
+// The first pieces of every unit stay, so that each side has work while the other has. Rounding is carried to the next
+// unit. A unit that is updated whole is not cut.
+void Homes::choose_kept() {
+  double due = 0;  // elements that stay
+  for (size_t u = 0; u < units(); ++u) {
+    due += (1 - r_.offload.ratio) * static_cast<double>(unit(u).count);
+    uint64_t& kept = kept_.emplace_back(0);
+    for (const Range& piece : pieces(u, rule(u).whole)) {
+      const auto n = static_cast<double>(piece.count);
+      if (due < n / 2) break;
+      kept += piece.count, due -= n;
     }
   }
 }
 
-std::vector<size_t> Homes::units_of(uint32_t block) const {
-  auto at =
-      std::partition_point(plan_.units.begin(), plan_.units.end(), [&](const Unit& u) { return u.block < block; });
-  std::vector<size_t> out;
-  for (; at != plan_.units.end() && at->block == block; ++at) out.push_back(size_t(at - plan_.units.begin()));
-  return out;
+uint32_t Homes::place(int32_t role, size_t u, uint64_t first) const {
+  const auto it = r_.offload.roles.find(role);
+  if (it == r_.offload.roles.end()) return 0;
+  if ((role == ENG_ROLE_STATE || role == ENG_ROLE_MASTER) && first < kept_[u]) return 0;
+  const auto& tiers = r_.offload.tiers;
+  const auto tier = std::find_if(tiers.begin(), tiers.end(), [&](const auto& t) { return t.name == it->second; });
+  return plan_.first_tier + static_cast<uint32_t>(tier - tiers.begin());
 }
 
-std::vector<Range> Homes::pieces(size_t u, bool whole) const {
-  const uint64_t all = unit(u).count, step = whole ? all : unit(u).piece;
-  std::vector<Range> out;
-  for (uint64_t first = 0; first < all; first += step) out.push_back({first, std::min(step, all - first)});
-  return out;
-}
-
-Range Homes::kept(const Home& home, Range piece) const {
-  const Part& part = plan_.ranks.part(home.part);
-  const uint64_t n = piece.count / part.count;
-  return {piece.first + n * part.index, n};
-}
-
-View Homes::view(const Home& home, Range piece) const {
-  if (piece.first >= home.cut) return view(*home.back, {piece.first - home.cut, piece.count});
-  const Range range = kept(home, piece);
-  const bool in_place = home.nested || !home.part;
-  const uint64_t first = in_place ? range.first : piece.first / plan_.ranks.part(home.part).count;
-  return slice(home.view, first / home.per, range.count / home.per);
-}
-
-View Homes::part(const View& piece, Id part) const {
-  const Part& p = plan_.ranks.part(part);
-  const uint64_t n = static_cast<uint64_t>(eng::count(piece.desc)) / p.count;
-  return slice(piece, n * p.index, n);
-}
-
-Range Homes::elements(uint32_t p) const {
-  return {offset_of_[p], static_cast<uint64_t>(eng::count(model_.params[p].desc))};
-}
-
-Range Homes::padded(uint32_t p) const {
-  Range r = elements(p);
-  r.count = (r.count + chunk - 1) / chunk * chunk;
-  return r;
-}
-
-std::vector<Range> Homes::padding(size_t u) const {
-  std::vector<Range> out;
-  uint64_t end = 0;
-  auto gap = [&](uint64_t to) {
-    if (to > end) out.push_back({end, to - end});
+// Equal homes are one memory, and a part lies inside of a whole: the weight, if it is given, is its own master.
+Home Homes::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u, uint32_t per,
+                       const Home* weight) {
+  const Id kept = part_of(role, u);
+  const uint64_t all = unit(u).count, cut = place(role, u) == place(role, u, all - 1) ? all : kept_[u];
+  const auto make = [&](uint64_t first, uint64_t n) -> Home {
+    const uint32_t at = place(role, u, first);
+    if (weight && weight->place == at && weight->view.desc.dtype == dtype && (kept == weight->part || !weight->part)) {
+      const uint64_t parts = plan_.ranks.part(weight->part).count;
+      return {slice(weight->view, first / parts, n / parts), kept, kept != weight->part, per, at};
+    }
+    const eng_desc desc = flat(dtype, n / plan_.ranks.part(kept).count / per);
+    return {emit_.persistent(what + " " + unit(u).name, line, desc, true, at), kept, false, per, at};
   };
-  for (uint32_t p : unit(u).params) {
-    gap(offset_of_[p]);
-    end = offset_of_[p] + elements(p).count;
-  }
-  gap(unit(u).count);
+  Home out = make(0, cut);
+  if (cut < all) out.cut = cut, out.back = std::make_shared<const Home>(make(cut, all - cut));
   return out;
 }
 
-View Homes::parameter(const View& unit, uint32_t p) const {
-  eng_desc desc = model_.params[p].desc;
-  desc.dtype = unit.desc.dtype;
-  return reshape(slice(unit, offset_of_[p], elements(p).count), desc);
+void Homes::make_homes(size_t u) {
+  const eng_unit view = unit_view(u);
+  const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
+  const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
+  partial_.push_back(dtype(ENG_ROLE_PARTIAL));
+  this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
+  const Home& w = this->weight.back();
+  // Without training the weight is all there is, if whoever fills it may round it as the policy does.
+  const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
+  this->master.push_back(only ? w : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u, 1, &w));
+  if (!r_.train) return;
+  if (frozen(u)) {
+    this->grad.emplace_back();
+    for (uint32_t p : unit(u).params) {
+      const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
+      plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
+      for (size_t s = 0; s < rules().states().size(); ++s) plan_.frozen.states += bytes(state_of(s, p));
+    }
+    return;
+  }
+  // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+  const Id reduced = part_of(ENG_ROLE_GRAD, u);
+  const eng_desc desc = flat(grad, unit(u).count / plan_.ranks.part(reduced).count);
+  const std::string name = "gradient " + unit(u).name;
+  const uint32_t at = place(ENG_ROLE_GRAD, u);
+  const bool passing = r_.optimizer && !r_.keep_gradients;
+  this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
+                                : emit_.persistent(name, Line::gradients, desc, r_.job != nullptr, at),
+                        reduced, false, 1, at});
 }
 
-std::vector<HeldRange> Homes::ranges(const Home& home, uint32_t p) const {
-  Range mine = elements(p);
-  mine.count = (mine.count + home.per - 1) / home.per * home.per;  // its last block may be shorter
-  std::vector<HeldRange> out;
-  for (const Range& piece : pieces(unit_of_[p], !home.part && !home.back)) {
-    const Range range = kept(home, piece);
-    const uint64_t first = std::max(range.first, mine.first),
-                   end = std::min(range.first + range.count, mine.first + mine.count);
-    if (first >= end) continue;
-    const uint64_t n = (end - first) / home.per;
-    out.push_back(
-        {{(first - mine.first) / home.per, n}, slice(view(home, piece), (first - range.first) / home.per, n)});
+void Homes::make_optimizer() {
+  for (size_t s = 0; s < rules().states().size(); ++s) {
+    optimizer.emplace_back(), shaped.emplace_back();
+    for (size_t u = 0; u < units(); ++u) optimizer.back().push_back(make_state(s, u));
   }
-  return out;
+  if (r_.job) return;
+  int64_t columns = 1 + static_cast<int64_t>(r_.optimizer->scalars(1).size());
+  plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
+}
+
+// A state of a parameter as a tensor, which is empty if it has none. One f32 for each element is kept in the type that
+// the precision policy says.
+eng_desc Homes::state_of(size_t state, uint32_t p) const {
+  const StateOf& has = rules().of(p).states[state];
+  eng_desc desc = has.desc;
+  if (has.kind == ENG_STATE_NONE) return make_desc(desc.dtype, {0});
+  const eng_unit unit = unit_view(unit_of(p));
+  if (has.kind == ENG_STATE_ELEMENTS && desc.dtype == ENG_F32 && !r_.job)
+    desc.dtype = r_.precision.dtype(ENG_ROLE_STATE, &unit);
+  return desc;
+}
+
+// A state of elements or blocks is one flat value per unit; other states are one value per parameter.
+Home Homes::make_state(size_t state, size_t u) {
+  const std::string& name = rules().states()[state].name;
+  const StateOf& has = rule(u).states[state];
+  if (frozen(u) || has.kind == ENG_STATE_NONE) return {};
+  if (has.kind == ENG_STATE_SHAPED) {
+    for (uint32_t p : unit(u).params)
+      shaped[state][p] = emit_.persistent(fmt::format("{} {}", name, model_.params[p].name), Line::optimizer,
+                                          rules().of(p).states[state].desc, true, place(ENG_ROLE_STATE, u));
+    return {};
+  }
+  const int32_t dtype = state_of(state, unit(u).params[0]).dtype;
+  return persistent(name, r_.job ? Line::job : Line::optimizer, ENG_ROLE_STATE, dtype, u, has.per);
+}
+
+void Homes::make_tensors() {
+  for (uint32_t p = 0; p < model_.params.size(); ++p) {
+    const size_t u = unit_of(p);
+    const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
+      desc.dtype = home.view.desc.dtype;
+      plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, ranges(home, p), model_.params[p].flags});
+    };
+    const eng_desc& own = model_.params[p].desc;
+    add("parameter", master[u], own);
+    if (r_.train && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], own);
+    for (size_t s = 0; s < optimizer.size(); ++s) {
+      const std::string& state = rules().states()[s].name;
+      if (optimizer[s][u].view.buffer) add(state, optimizer[s][u], rules().of(p).states[s].desc);
+      if (const auto it = shaped[s].find(p); it != shaped[s].end())
+        plan_.tensors.push_back(tensor_at(model_.params[p].name, state, it->second));
+    }
+  }
 }
 
 }  // namespace eng

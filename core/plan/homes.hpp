@@ -1,65 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units, their pieces, and where each state of a unit lives.
+// The home of every state of the step between its uses: the arena, the part of a unit, and the type. Nothing moves
+// here.
 #pragma once
 
-#include <memory>
-
-#include "core/base/range.hpp"
-#include "core/plan/route.hpp"
-#include "core/trace/model.hpp"
+#include "core/plan/emitter.hpp"
+#include "core/plan/units.hpp"
 
 namespace eng {
 
-// The home of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece. Elements from
-// `cut` on, where a piece begins, may live elsewhere.
-struct Home {
-  View view;
-  Id part = 0;                // 0: the whole
-  bool nested = false;        // the part lies where it belongs in a whole unit: the master of a whole weight
-  uint32_t per = 1;           // elements of the unit that share a value of this state
-  uint32_t place = 0;         // index into Plan::arenas
-  uint64_t cut = UINT64_MAX;  // elements of the unit
-  std::shared_ptr<const Home> back = {};  // of what begins there, as of a unit of its own
-  // The place of the piece that begins at element `first` of the unit.
-  Where where(uint64_t first = 0) const {
-    return first < cut ? Where{place, part, view.desc.dtype} : back->where(first - cut);
-  }
-};
-
-class Homes {
+class Homes : public Units {
  public:
-  // Cuts the model into plan.units, each padded to a multiple of world x chunk elements, and these into pieces of at
-  // most `bucket` bytes of f32. A unit holds parameters of one block, one weight dtype and one sort.
-  Homes(const Model& model, Plan& plan, uint64_t bucket, const std::function<uint32_t(uint32_t)>& sort_of);
-  size_t units() const { return plan_.units.size(); }
-  const Unit& unit(size_t u) const { return plan_.units[u]; }
-  size_t unit_of(uint32_t p) const { return unit_of_[p]; }
-  // The indices of the units of a block, which follow each other.
-  std::vector<size_t> units_of(uint32_t block) const;
-  // The pieces of a unit; of a state that lives whole at one place, the unit is one.
-  std::vector<Range> pieces(size_t u, bool whole = false) const;
-  // Elements of the state's home.
-  uint64_t count(size_t u, Id part) const { return unit(u).count / plan_.ranks.part(part).count; }
-  // The range of a piece that this rank keeps, as elements of the unit.
-  Range kept(const Home& home, Range piece) const;
-  View view(const Home& home, Range piece) const;
-  // The part of a piece that lies whole at `piece`, in its place there.
-  View part(const View& piece, Id part) const;
+  // Makes the units, the buffers of their states, and the logical tensors in these.
+  Homes(const PlanRequest& request, Plan& plan, Emitter& emitter);
+  // Its parameters are frozen: it has no gradient and no optimizer state, and a step does not publish it.
+  bool frozen(size_t u) const { return r_.train && rules().frozen(unit(u).params[0]); }
+  const Rules::Rule& rule(size_t u) const { return rules().of(unit(u).params[0]); }  // but for the group
+  // The type in which the model reads a unit's parameters.
+  int32_t computed(size_t u) const { return computed_[u]; }
+  // The type in which ranks sum their gradients.
+  int32_t partial(size_t u) const { return partial_[u]; }
+  // The type in which it makes their gradients: sums are made in f32 if the policy asks for that.
+  int32_t made(size_t u) const { return partial_[u] == wide(computed_[u]) ? partial_[u] : computed_[u]; }
+  // Each use needs a lease: a copy of the weight that is whole, or of the type that compute reads.
+  bool leased(size_t u) const { return weight[u].where() != Where{0, 0, computed_[u]}; }
+  // The backward writes a unit's gradient directly into its home.
+  bool direct(size_t u) const {
+    return plan_.ranks.single() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
+  }
+  // The weight of what begins at element `first` is its own master.
+  bool one(size_t u, uint64_t first) const { return master[u].where(first) == weight[u].where(); }
+  // The new weight is the new master, cast to another type or copied to another place: whoever has the new master in
+  // memory may write it.
+  bool follows(size_t u, uint64_t first) const {
+    const Where from = master[u].where(first), to = weight[u].where();
+    return from != to && from.part == to.part &&
+           (from.dtype == to.dtype || (r_.precision.table.flags & ENG_AXIS_CASTS));
+  }
+  // Weights that ranks gather from their parts may come beside the next step's forward instead of after the update.
+  bool publishes_late(size_t u) const {
+    return r_.overlap && r_.train && !r_.job && !frozen(u) && !plan_.ranks.single() && master[u].part != weight[u].part;
+  }
+  // The bytes of the whole gradient that the update of a unit leases: where ranks have parts of it, and either all keep
+  // the whole master, or the optimizer updates whole parameters.
+  uint64_t update_lease(size_t u) const {
+    const bool whole = grad[u].part && !frozen(u) && r_.optimizer && (!master[u].part || rule(u).whole);
+    return whole ? unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
+  }
+  // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
+  uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
 
-  // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
-  View parameter(const View& unit, uint32_t p) const;
-  std::vector<HeldRange> ranges(const Home& home, uint32_t p) const;
-  // The range of parameter p in its unit, with and without the padding that follows it.
-  Range padded(uint32_t p) const;
-  Range elements(uint32_t p) const;
-  // The ranges of a unit that belong to no parameter.
-  std::vector<Range> padding(size_t u) const;
+  std::vector<Home> weight, master, grad;        // per unit
+  std::vector<std::vector<Home>> optimizer;      // per state of the optimizer and unit; absent where it has none
+  std::vector<std::map<uint32_t, View>> shaped;  // per state of the optimizer: those of parameters that are whole
 
  private:
-  const Model& model_;
-  Plan& plan_;
-  std::vector<size_t> unit_of_;      // per parameter
-  std::vector<uint64_t> offset_of_;  // per parameter: elements, in its unit
+  eng_unit unit_view(size_t u) const;
+  Id part_of(int32_t role, size_t u) const;
+  Home persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u, uint32_t per = 1,
+                  const Home* weight = nullptr);
+  void choose_kept();
+  void make_homes(size_t u);
+  void make_optimizer();
+  eng_desc state_of(size_t state, uint32_t p) const;
+  Home make_state(size_t state, size_t u);
+  void make_tensors();
+
+  const PlanRequest& r_;
+  Emitter& emit_;
+  std::vector<int32_t> computed_, partial_;  // per unit: dtypes
+  std::vector<uint64_t> kept_;  // per unit: the elements whose masters and optimizer states stay; offload.ratio
 };
 
 }  // namespace eng

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/plan/states.hpp"
 
 namespace eng {
 
@@ -41,8 +40,7 @@ Hooks::Hooks(const PlanRequest& request, Plan& plan, Emitter& emitter) : r_(requ
 
 void Hooks::add(Site site, const std::vector<std::string>& names, const char* role, Line line, const eng_desc& desc) {
   site.into = emit_.persistent(names[0], line, desc, r_.job != nullptr);
-  for (const std::string& name : names)
-    plan_.tensors.push_back({name, role, desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, site.into}}});
+  for (const std::string& name : names) plan_.tensors.push_back(tensor_at(name, role, site.into));
   plan_.sites.push_back(site);
 }
 

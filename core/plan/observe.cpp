@@ -87,7 +87,7 @@ void Observing::take(size_t observer, const Result& result, bool in_row, uint32_
 
 std::vector<View> Observing::places(size_t observer, const std::vector<Result>& results) {
   std::vector<View> out;
-  const View& all = s_->losses;
+  const View& all = exchange_->losses;
   const auto rows = static_cast<uint64_t>(plan_.accumulate) * plan_.row;
   for (const Result& one : results) {
     take(observer, one, false, plan_.once);
@@ -181,48 +181,30 @@ void Observing::block(uint32_t b, const std::vector<View>& outputs, const View& 
     }
 }
 
-// If several groups of ranks each hold all of a state, one group counts; for a state that all ranks hold, the first
-// rank.
-bool Observing::counts(Id part) const {
-  if (!part) return plan_.ranks.data_rank() == 0;
-  const auto& holders = plan_.ranks.group(plan_.ranks.part(part).group);
-  return std::count(holders.begin(), holders.end(), plan_.ranks.group(data_group)[0]) > 0;
-}
-
 bool Observing::watched(uint32_t what, size_t u) const {
-  return any() && wants(site(what, s_->homes().unit(u).block));
-}
-
-std::vector<eng_range> Observing::ranges(size_t u, const Range& kept) const {
-  std::vector<eng_range> out;
-  for (uint32_t p : s_->homes().unit(u).params) {
-    const Range r = s_->homes().elements(p);
-    const uint64_t first = std::max(r.first, kept.first), last = std::min(r.first + r.count, kept.first + kept.count);
-    if (first < last) out.push_back({&s_->rules().of(p).shown, first - r.first, last - first, first - kept.first});
-  }
-  return out;
+  return any() && wants(site(what, homes_->unit(u).block));
 }
 
 void Observing::gradients() {
-  const Homes& homes = s_->homes();
+  const Homes& homes = *homes_;
   for (size_t u = 0; u < homes.units(); ++u) {
-    if (s_->frozen(u) || !watched(ENG_SITE_GRADIENT, u)) continue;
+    if (homes.frozen(u) || !watched(ENG_SITE_GRADIENT, u)) continue;
     emit_.label(Phase::observe, homes.unit(u).name);
-    const Home& grad = s_->grad[u];
+    const Home& grad = homes.grad[u];
     for (const Range& piece : homes.pieces(u, !grad.part && !plan_.stores(grad.place))) {
-      const bool mine = counts(grad.part);
+      const bool mine = plan_.ranks.counts(grad.part);
       const View value = mine ? emit_.in_memory(homes.view(grad, piece), "gradient", Line::observers) : View{};
-      observe(site(ENG_SITE_GRADIENT, homes.unit(u).block), value, ranges(u, homes.kept(grad, piece)));
+      observe(site(ENG_SITE_GRADIENT, homes.unit(u).block), value, homes.shown(u, homes.kept(grad, piece)));
     }
   }
   scalars_.clear();
 }
 
 View Observing::before_update(size_t u, Id part, const View& master, uint32_t place) {
-  if (!counts(part) || !watched(ENG_SITE_UPDATE, u)) return {};
+  if (!plan_.ranks.counts(part) || !watched(ENG_SITE_UPDATE, u)) return {};
   eng_desc desc = master.desc;
   desc.dtype = ENG_F32;
-  const View old = emit_.transient("before the update of " + s_->homes().unit(u).name, Line::observers, desc, place);
+  const View old = emit_.transient("before the update of " + homes_->unit(u).name, Line::observers, desc, place);
   const bool casts = master.desc.dtype != ENG_F32;
   if (casts) emit_.action(op(ENG_OP_CAST), {master}, {old}, {{{"dtype", ENG_F32, 0}}});
   emit_.action(op(ENG_OP_SCALE), {casts ? old : master}, {old}, {{{"factor", 0, -1.0}}});
@@ -232,10 +214,10 @@ View Observing::before_update(size_t u, Id part, const View& master, uint32_t pl
 void Observing::after_update(size_t u, Id part, const std::vector<eng_range>& ranges, const View& master,
                              const View& old) {
   if (!any()) return;
-  const uint32_t b = s_->homes().unit(u).block;
+  const uint32_t b = homes_->unit(u).block;
   if (old.buffer) emit_.action(op(ENG_OP_ADD), {master, old}, {old});
   observe(site(ENG_SITE_UPDATE, b), old, ranges);
-  observe(site(ENG_SITE_PARAMETER, b), counts(part) ? master : View{}, ranges);
+  observe(site(ENG_SITE_PARAMETER, b), plan_.ranks.counts(part) ? master : View{}, ranges);
 }
 
 void Observing::no_update(size_t u) {
@@ -244,8 +226,8 @@ void Observing::no_update(size_t u) {
 
 void Observing::finish() {
   emit_.label(Phase::observe);
-  observe(site(ENG_SITE_SCALARS, 0), counts(0) ? plan_.scalars : View{}, {});
-  s_->after_losses(plan_.once);
+  observe(site(ENG_SITE_SCALARS, 0), plan_.ranks.counts(0) ? plan_.scalars : View{}, {});
+  exchange_->after_losses(plan_.once);
 }
 
 }  // namespace eng

@@ -2,7 +2,8 @@
 // Observers: shows them the sites of a training step, and takes their results to the host with the losses.
 #pragma once
 
-#include "core/plan/states.hpp"
+#include "core/plan/exchange.hpp"
+#include "core/plan/homes.hpp"
 
 namespace eng {
 
@@ -10,7 +11,7 @@ class Observing {
  public:
   // Asks for the results of every block's outputs: they make the rows of the losses longer.
   Observing(const PlanRequest& request, Plan& plan, Emitter& emitter);
-  void start(States& states) { s_ = &states; }
+  void start(const Homes& homes, Exchange& exchange) { homes_ = &homes, exchange_ = &exchange; }
   bool any() const { return !observers().empty(); }
 
   // The outputs of a block, in a micro-batch; `row` is that of its results.
@@ -43,14 +44,13 @@ class Observing {
   void emit(size_t observer, eng_site site, const View& value, const std::vector<Result>& results,
             const std::vector<View>& places);
   View scalars_beside(const View& value);
-  bool counts(Id part) const;
   bool watched(uint32_t what, size_t u) const;
-  std::vector<eng_range> ranges(size_t u, const Range& kept) const;
 
   const PlanRequest& r_;
   Plan& plan_;
   Emitter& emit_;
-  States* s_ = nullptr;
+  const Homes* homes_ = nullptr;
+  Exchange* exchange_ = nullptr;
   std::map<std::tuple<size_t, uint32_t, uint32_t>, uint32_t> rows_;  // observer, block, output -> first value in a row
   std::map<uint32_t, View> scalars_;                                 // per arena of a tier
 };

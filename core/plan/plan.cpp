@@ -24,6 +24,10 @@ View Tensor::whole() const {
   return v;
 }
 
+Tensor tensor_at(const std::string& name, const std::string& role, const View& view) {
+  return {name, role, view.desc, 0, {{{0, static_cast<uint64_t>(count(view.desc))}, view}}};
+}
+
 const Program& Plan::program(const std::string& name) const {
   for (const auto& p : programs)
     if (p.name == name) return p;

@@ -131,6 +131,8 @@ struct Tensor {
   uint32_t flags = 0;  // of a parameter: ENG_PARAM_*
   View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
+// A tensor that lies whole at `view`.
+Tensor tensor_at(const std::string& name, const std::string& role, const View& view);
 
 // A field of the batch.
 struct Input {

@@ -13,7 +13,6 @@
 #include "core/plan/observe.hpp"
 #include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
-#include "core/plan/states.hpp"
 #include "core/plan/update.hpp"
 #include "core/plan/waits.hpp"
 #include "core/tensor/dtype.hpp"
@@ -33,9 +32,16 @@ class Planner {
         emit_(plan_, request.workspace, request.traits),
         blocks_(model_, emit_),
         observing_(request, plan_, emit_),
-        s_(request, plan_, emit_),
+        homes_(request, plan_, emit_),
+        exchange_(request, plan_, emit_),
+        own_(request, plan_, emit_, homes_),
+        moves_(request, plan_, emit_, homes_, own_),
         hooks_(request, plan_, emit_) {
-    observing_.start(s_);
+    observing_.start(homes_, exchange_);
+    for (uint32_t p = 0; p < model_.params.size(); ++p) {
+      const size_t u = homes_.unit_of(p);
+      weights_.push_back(homes_.leased(u) ? View{} : homes_.parameter(homes_.weight[u].view, p));
+    }
   }
 
   Plan make() {
@@ -66,31 +72,29 @@ class Planner {
     plan.row = static_cast<uint32_t>(std::max<size_t>(plan.terms.size(), 1));
     return plan;
   }
-  const Homes& homes() const { return s_.homes(); }
 
   // ---- leases ----------------------------------------------------------------------------------------
   // Makes the weights that live in parts whole before each pass of `blocks` that reads them, and converts those that
   // live in another type. Both objects live as long as a segment.
   std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, const BlockEmitter& blocks, bool training,
                                           Leases& leases) {
-    const Demand demand(model_, s_, blocks, training);
-    const uint64_t limit = s_.live_limit(), most = demand.most_weights(r_.prefetch);
+    const Demand demand(model_, homes_, blocks, training);
+    const uint64_t limit = moves_.live_limit(), most = demand.most_weights(r_.prefetch);
     if (limit != UINT64_MAX) check_limit(demand, limit);
     // One block's gradients are reduced while the next one's are computed, if there is room for both.
     const size_t turns = r_.overlap && demand.fits(limit, 2) ? 2 : 1;
-    if (training && (each() || s_.place(ENG_ROLE_GRAD, 0))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
+    if (training && (each() || homes_.place(ENG_ROLE_GRAD, 0))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
     leases.pace(ENG_ROLE_WEIGHT, {most});
     if (!demand.leases_weights()) return nullptr;
     std::vector<uint64_t> room;
     for (uint64_t gradients : demand.gradients(turns)) room.push_back(std::min(most, limit - gradients));
     auto prefetch = std::make_unique<Prefetch>(leases, demand, room, r_.prefetch, [this, &leases](size_t u) {
-      s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u], s_.computed(u));
+      moves_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, homes_.weight[u], homes_.computed(u));
     });
     batch.before_pass = [this, &leases, demand, ahead = prefetch.get(), k = size_t{0}]() mutable {
       ahead->before(k);
       for (size_t u : demand.weights(k))
-        for (uint32_t p : homes().unit(u).params)
-          s_.weights[p] = homes().parameter(leases.find({ENG_ROLE_WEIGHT, u}), p);
+        for (uint32_t p : homes_.unit(u).params) weights_[p] = homes_.parameter(leases.find({ENG_ROLE_WEIGHT, u}), p);
       ++k;
     };
     return prefetch;
@@ -110,10 +114,10 @@ class Planner {
                            format_bytes(double(gradients[k])));
       });
     }
-    for (size_t u = 0; u < homes().units(); ++u)
-      needs(s_.update_lease(u), [&] {
-        return fmt::format("the update of {} needs: its gradient, {}", homes().unit(u).name,
-                           format_bytes(double(s_.update_lease(u))));
+    for (size_t u = 0; u < homes_.units(); ++u)
+      needs(homes_.update_lease(u), [&] {
+        return fmt::format("the update of {} needs: its gradient, {}", homes_.unit(u).name,
+                           format_bytes(double(homes_.update_lease(u))));
       });
     if (limit < least)
       throw Error(Exit::usage, fmt::format("zero.live_limit = {} is less than {}", format_bytes(double(limit)), why),
@@ -127,7 +131,7 @@ class Planner {
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
-      for (const HeldRange& held : homes().ranges(s_.master[homes().unit_of(p)], p))
+      for (const HeldRange& held : homes_.ranges(homes_.master[homes_.unit_of(p)], p))
         for (const HeldRange& range : through_memory(held)) {
           Attrs attrs = parameter.init;
           attrs.list.push_back({"seed", r_.seed, 0});
@@ -140,11 +144,11 @@ class Planner {
           if (stored) emit_.copy(at, range.view);
         }
     }
-    for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
+    for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
     // After loading a checkpoint: weights from their masters.
     emit_.begin_program("publish");
     emit_.begin_segment("publish", 1);
-    for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
+    for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
   }
 
   // Ranges in storage are saved and loaded piece by piece.
@@ -164,8 +168,9 @@ class Planner {
   void copy_batch(int64_t rows) {
     const auto n = static_cast<uint64_t>(model_.micro_batch * model_.sequence_length);
     const auto some = [&](uint64_t first, uint64_t count) {
-      for (size_t f = 0; f < s_.fields.size(); ++f)
-        s_.copy_in(slice(plan_.fields[f].view, first * n, count * n), slice(s_.fields[f], first * n, count * n));
+      for (size_t f = 0; f < exchange_.fields.size(); ++f)
+        exchange_.copy_in(slice(plan_.fields[f].view, first * n, count * n),
+                          slice(exchange_.fields[f], first * n, count * n));
     };
     some(0, 1);
     if (rows > 1) some(1, static_cast<uint64_t>(rows) - 1);
@@ -173,26 +178,26 @@ class Planner {
 
   // Rows of the batch for this micro-batch: those of the first one lie where they were copied to.
   void get_rows(MicroBatch& batch, bool first) {
-    for (size_t f = 0; f < s_.fields.size(); ++f) {
+    for (size_t f = 0; f < exchange_.fields.size(); ++f) {
       const eng_desc rows = make_desc(model_.fields[f].dtype, {model_.micro_batch, model_.sequence_length});
-      batch.fields.push_back(first ? reshape(s_.fields[f], rows)
+      batch.fields.push_back(first ? reshape(exchange_.fields[f], rows)
                                    : emit_.transient(model_.fields[f].name, Line::batch, rows));
-      if (!first) emit_.action(op(ENG_OP_GET_ROW), {s_.fields[f], plan_.counters}, {batch.fields.back()});
+      if (!first) emit_.action(op(ENG_OP_GET_ROW), {exchange_.fields[f], plan_.counters}, {batch.fields.back()});
     }
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
-    batch.offloaded = s_.place(ENG_ROLE_ACT, 0);
-    batch.weights = &s_.weights;
-    batch.constants = &s_.constants;
+    batch.offloaded = homes_.place(ENG_ROLE_ACT, 0);
+    batch.weights = &weights_;
+    batch.constants = &exchange_.constants;
   }
 
   // The values of a micro-batch into a row of the results.
   void put_loss(const std::vector<View>& values, const View& row) {
     emit_.label(Phase::loss);
     if (row.buffer) put(values, row);
-    emit_.action(op(ENG_OP_PUT_ROW), {row.buffer ? row : values[0], s_.losses, plan_.counters},
-                 {s_.losses, plan_.counters});
+    emit_.action(op(ENG_OP_PUT_ROW), {row.buffer ? row : values[0], exchange_.losses, plan_.counters},
+                 {exchange_.losses, plan_.counters});
   }
   void put(const std::vector<View>& values, const View& to) {
     for (size_t k = 0; k < values.size(); ++k)
@@ -202,46 +207,46 @@ class Planner {
   // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
   // write aside and are added; what the last one completes is reduced beside its backward. Else every micro-batch
   // writes aside, and what the ranks' sum is goes there.
-  bool each() const { return !s_.single_rank() && (!r_.reduce_per_step || r_.accumulate == 1); }
+  bool each() const { return !plan_.ranks.single() && (!r_.reduce_per_step || r_.accumulate == 1); }
   // With one rank the same is done where gradients stay in another type than they are made in.
-  bool each(size_t u) const { return each() || (s_.single_rank() && !s_.direct(u)); }
+  bool each(size_t u) const { return each() || (plan_.ranks.single() && !homes_.direct(u)); }
 
   void micro_batch(bool first, bool last) {
     MicroBatch batch;
     get_rows(batch, first);
-    Leases leases = s_.leases();
+    Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks_, true, leases);
-    std::vector<View> fresh(homes().units());
+    std::vector<View> fresh(homes_.units());
     batch.gradient = [&](uint32_t p) {
-      const size_t u = homes().unit_of(p);
+      const size_t u = homes_.unit_of(p);
       if (!fresh[u].buffer) {
-        const eng_desc desc = States::flat(s_.made(u), homes().unit(u).count);
+        const eng_desc desc = flat(homes_.made(u), homes_.unit(u).count);
         if (first && !each(u) && local_grad(u).desc.dtype == desc.dtype)
           fresh[u] = local_grad(u);
         else
           fresh[u] =
-              leases.acquire({ENG_ROLE_PARTIAL, u}, "fresh gradient " + homes().unit(u).name, Line::gradients, desc);
-        for (const Range& r : homes().padding(u)) emit_.zero(slice(fresh[u], r.first, r.count));
+              leases.acquire({ENG_ROLE_PARTIAL, u}, "fresh gradient " + homes_.unit(u).name, Line::gradients, desc);
+        for (const Range& r : homes_.padding(u)) emit_.zero(slice(fresh[u], r.first, r.count));
       }
-      return homes().parameter(fresh[u], p);
+      return homes_.parameter(fresh[u], p);
     };
     batch.after_backward = [&](uint32_t block) {
-      for (size_t u : homes().units_of(block)) {
-        if (s_.frozen(u)) continue;
+      for (size_t u : homes_.units_of(block)) {
+        if (homes_.frozen(u)) continue;
         const bool aside = leases.find({ENG_ROLE_PARTIAL, u}).buffer != 0;
         if (each(u))
-          s_.reduce(u, fresh[u], first);
+          moves_.reduce(u, fresh[u], first);
         else if (aside)
-          s_.accumulate(u, fresh[u], local_grad(u), first);
+          moves_.accumulate(u, fresh[u], local_grad(u), first);
         if (aside) leases.release({ENG_ROLE_PARTIAL, u});
-        if (!each(u) && last && !s_.single_rank()) s_.reduce(u, local_grad(u), true);
+        if (!each(u) && last && !plan_.ranks.single()) moves_.reduce(u, local_grad(u), true);
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
     // The first of several leaves nothing that lasts.
     if (!r_.activations.empty() && (!first || r_.accumulate == 1)) hook(batch);
     View row;
-    if (plan_.row > 1) row = emit_.transient("results", Line::step, States::flat(s_.losses.desc.dtype, plan_.row));
+    if (plan_.row > 1) row = emit_.transient("results", Line::step, flat(exchange_.losses.desc.dtype, plan_.row));
     if (observing_.any())
       batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
     put_loss(blocks_.train(batch), row);
@@ -253,13 +258,13 @@ class Planner {
 
   // This rank's own sum over micro-batches, which is the gradient where there is one rank.
   View local_grad(size_t u) {
-    if (s_.single_rank()) return s_.grad[u].view;
+    if (plan_.ranks.single()) return homes_.grad[u].view;
     if (local_.empty())
-      for (size_t k = 0; k < homes().units(); ++k)
-        local_.push_back(s_.frozen(k)
+      for (size_t k = 0; k < homes_.units(); ++k)
+        local_.push_back(homes_.frozen(k)
                              ? View{}
-                             : emit_.transient("own gradient " + homes().unit(k).name, Line::gradients,
-                                               States::flat(s_.grad[k].view.desc.dtype, homes().unit(k).count)));
+                             : emit_.transient("own gradient " + homes_.unit(k).name, Line::gradients,
+                                               flat(homes_.grad[k].view.desc.dtype, homes_.unit(k).count)));
     return local_[u];
   }
 
@@ -268,18 +273,18 @@ class Planner {
     emit_.begin_program("train");
     emit_.begin_segment("first", 1);
     emit_.label(Phase::begin);
-    s_.copy_in(plan_.inputs, s_.inputs);
+    exchange_.copy_in(plan_.inputs, exchange_.inputs);
     copy_batch(r_.accumulate);
-    emit_.action(op(ENG_OP_BEGIN), {s_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
-    if (!r_.job) s_.begin();
+    emit_.action(op(ENG_OP_BEGIN), {exchange_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
+    if (!r_.job) own_.begin();
     // Publishes, in the order of use, the weights that the last update left in parts.
-    for (size_t u = 0; u < homes().units(); ++u)
-      if (s_.publishes_late(u)) {
-        s_.publish(u);
+    for (size_t u = 0; u < homes_.units(); ++u)
+      if (homes_.publishes_late(u)) {
+        moves_.publish(u);
         plan_.publishes_late = true;
       }
     micro_batch(true, r_.accumulate == 1);
-    const bool apart = !s_.single_rank() && !each();  // the last micro-batch does more than those before it
+    const bool apart = !plan_.ranks.single() && !each();  // the last micro-batch does more than those before it
     if (const uint32_t rest = r_.accumulate - 1 - apart) {
       emit_.begin_segment("rest", rest);
       micro_batch(false, false);
@@ -288,7 +293,7 @@ class Planner {
       emit_.begin_segment("last", 1);
       micro_batch(false, true);
     }
-    if (updates() || !s_.single_rank() || r_.traits.discrete || observing_.any()) {
+    if (updates() || !plan_.ranks.single() || r_.traits.discrete || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -297,13 +302,13 @@ class Planner {
   }
 
   void gather_losses() {
-    if (!s_.single_rank()) {
+    if (!plan_.ranks.single()) {
       emit_.label(Phase::losses);
-      const View flat = slice(s_.losses, 0, static_cast<uint64_t>(count(s_.losses.desc)));
-      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, flat, s_.all_losses); });
-      s_.copy_out(s_.all_losses, plan_.all_losses);
+      const View mine = slice(exchange_.losses, 0, static_cast<uint64_t>(count(exchange_.losses.desc)));
+      moves_.between_ranks([&] { moves_.collective(ENG_OP_ALL_GATHER, mine, exchange_.all_losses); });
+      exchange_.copy_out(exchange_.all_losses, plan_.all_losses);
     }
-    s_.copy_out(s_.losses, plan_.losses);
+    exchange_.copy_out(exchange_.losses, plan_.losses);
   }
 
   void emit_update() {
@@ -311,13 +316,13 @@ class Planner {
       observing_.gradients();
     else
       gather_losses();
-    if (updates()) Update(r_, plan_, emit_, s_, observing_).emit();
+    if (updates()) Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit();
     if (observing_.any()) {
       observing_.finish();
       gather_losses();
     }
-    s_.copy_out(plan_.scalars, plan_.results);
-    s_.copy_out(plan_.counters, plan_.host_counters);
+    exchange_.copy_out(plan_.scalars, plan_.results);
+    exchange_.copy_out(plan_.counters, plan_.host_counters);
   }
 
   bool updates() const { return r_.optimizer && !r_.job; }
@@ -325,7 +330,7 @@ class Planner {
   void emit_job(uint32_t k) {
     emit_.begin_program(job_program(k));
     emit_.begin_segment(job_program(k), 1);
-    Update(r_, plan_, emit_, s_, observing_).emit_program(k);
+    Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit_program(k);
   }
 
   void emit_eval(const std::string& name) {
@@ -335,29 +340,30 @@ class Planner {
     copy_batch(1);
     MicroBatch batch;
     get_rows(batch, true);
-    const View out = slice(s_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
+    const View out = slice(exchange_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
     if (plan_.terms.empty()) batch.output = out;
     if (name == eval_with_sites) hook(batch);
-    Leases leases = s_.leases();
+    Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
     const std::vector<View> values = blocks_.forward(batch);
     if (!plan_.terms.empty()) put(values, out);
-    s_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
+    exchange_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
   }
 
   // The first B x `positions` values that the host gave: of tokens, and for whole sequences of every other field but
   // the labels.
   MicroBatch first_values(int64_t positions) {
     MicroBatch batch;
-    batch.fields.resize(s_.fields.size());
+    batch.fields.resize(exchange_.fields.size());
     const auto n = static_cast<uint64_t>(model_.micro_batch * positions);
-    for (size_t f = 0; f < s_.fields.size(); ++f) {
+    for (size_t f = 0; f < exchange_.fields.size(); ++f) {
       if (f == 1 || (f > 1 && !states_of_.empty())) continue;
-      batch.fields[f] = reshape(s_.fields[f], make_desc(model_.fields[f].dtype, {model_.micro_batch, positions}));
-      s_.copy_in(slice(plan_.fields[f].view, 0, n), slice(s_.fields[f], 0, n));
+      batch.fields[f] =
+          reshape(exchange_.fields[f], make_desc(model_.fields[f].dtype, {model_.micro_batch, positions}));
+      exchange_.copy_in(slice(plan_.fields[f].view, 0, n), slice(exchange_.fields[f], 0, n));
     }
-    batch.weights = &s_.weights;
-    batch.constants = &s_.constants;
+    batch.weights = &weights_;
+    batch.constants = &exchange_.constants;
     batch.states = &states_of_;
     batch.counters = plan_.counters;
     return batch;
@@ -368,8 +374,7 @@ class Planner {
     const Template& head = model.templates.at(model.blocks.back().tmpl);
     const eng_desc& desc = head.graph.value(head.outputs[0]).desc;
     plan_.logits = emit_.persistent("logits", Line::activations, desc, false);
-    plan_.tensors.push_back(
-        {"logits", "activation", desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, plan_.logits}}});
+    plan_.tensors.push_back(tensor_at("logits", "activation", plan_.logits));
     emit_forward("logits", model, plan_.logits);
   }
 
@@ -378,10 +383,10 @@ class Planner {
     emit_.begin_segment(name, 1);
     emit_.label(Phase::begin);
     MicroBatch batch = first_values(model.sequence_length);
-    if (!states_of_.empty()) s_.copy_in(plan_.host_counters, plan_.counters);
+    if (!states_of_.empty()) exchange_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
     const BlockEmitter blocks(model, emit_);
-    Leases leases = s_.leases();
+    Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks, false, leases);
     blocks.forward(batch);
   }
@@ -389,7 +394,7 @@ class Planner {
   void emit_generate() {
     const Model next = next_positions(model_, 1, true);
     const Template& head = next.templates.at(next.blocks.back().tmpl);
-    const auto logits = s_.shared("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    const auto logits = exchange_.shared("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
     plan_.next_logits = logits.host;
     emit_.begin_program("reset");
     emit_.begin_segment("reset", 1);
@@ -403,7 +408,7 @@ class Planner {
       }
     }
     emit_forward("decode", next, logits.device);
-    s_.copy_out(logits.device, logits.host);
+    exchange_.copy_out(logits.device, logits.host);
     for (int64_t n = prefill; n >= least_prefill; n /= 2)
       if (model_.sequence_length > n) emit_forward(prefill_program(n), next_positions(model_, n, false), {});
   }
@@ -414,8 +419,12 @@ class Planner {
   Emitter emit_;
   BlockEmitter blocks_;
   Observing observing_;
-  States s_;
+  const Homes homes_;
+  Exchange exchange_;
+  OwnTensors own_;
+  Moves moves_;
   Hooks hooks_;
+  std::vector<View> weights_;                 // per parameter, as compute reads it; absent while none is leased
   std::vector<View> local_;                   // per unit: local_grad
   std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
 };

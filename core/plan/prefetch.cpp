@@ -8,26 +8,25 @@
 
 namespace eng {
 
-Demand::Demand(const Model& model, const States& states, const BlockEmitter& blocks, bool training) {
-  const Homes& homes = states.homes();
-  for (size_t u = 0; u < homes.units(); ++u) bytes_.push_back(homes.unit(u).count * dtype_size(states.computed(u)));
+Demand::Demand(const Model& model, const Homes& homes, const BlockEmitter& blocks, bool training) {
+  for (size_t u = 0; u < homes.units(); ++u) bytes_.push_back(homes.unit(u).count * dtype_size(homes.computed(u)));
   uses_.resize(homes.units());
   std::vector<char> made(homes.units(), 0);
   uint64_t here = 0;
   for (const BlockEmitter::Reads& pass : blocks.reads(training)) {
     auto& weights = weights_.emplace_back();
     for (uint32_t p : pass.params)
-      if (const size_t u = homes.unit_of(p); states.leased(u) && weights.insert(u).second)
+      if (const size_t u = homes.unit_of(p); homes.leased(u) && weights.insert(u).second)
         uses_[u].push_back(passes() - 1);
     Gradients& g = gradients_.emplace_back();
     g.backward = pass.backward;
     if (pass.backward) {
       for (uint32_t p : model.blocks[pass.block].params) {
         const size_t u = homes.unit_of(p);
-        if (!std::exchange(made[u], 1) && !states.frozen(u)) here += bytes_[u];
+        if (!std::exchange(made[u], 1) && !homes.frozen(u)) here += bytes_[u];
       }
       for (size_t u : homes.units_of(pass.block))
-        if (!states.frozen(u)) g.released += bytes_[u];
+        if (!homes.frozen(u)) g.released += bytes_[u];
     }
     g.here = here;
     here -= g.released;

@@ -5,14 +5,15 @@
 #include <set>
 
 #include "core/plan/blocks.hpp"
-#include "core/plan/states.hpp"
+#include "core/plan/homes.hpp"
+#include "core/plan/leases.hpp"
 
 namespace eng {
 
 // The needs of the passes of one micro-batch, in their order.
 class Demand {
  public:
-  Demand(const Model& model, const States& states, const BlockEmitter& blocks, bool training);
+  Demand(const Model& model, const Homes& homes, const BlockEmitter& blocks, bool training);
   size_t passes() const { return weights_.size(); }
   // Units whose weights pass k reads from a lease.
   const std::set<size_t>& weights(size_t k) const { return weights_[k]; }

@@ -15,7 +15,7 @@ void Update::emit() {
   emit_.label(Phase::norm);
   emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
-  s_.refresh();
+  own_.refresh();
   update_units(ENG_STAGE_UPDATE);
 }
 
@@ -26,36 +26,37 @@ void Update::emit_program(uint32_t k) {
 
 void Update::update_units(uint32_t stage) {
   scale_rates();
-  for (size_t u = 0; u < homes().units(); ++u)
-    for (uint64_t first : {uint64_t{0}, homes().unit(u).count - 1}) at_ = place_of(u, first), read_here();
+  for (size_t u = 0; u < homes_.units(); ++u)
+    for (uint64_t first : {uint64_t{0}, homes_.unit(u).count - 1}) at_ = place_of(u, first), read_here();
   brought_.clear();  // these stay
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
   leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
   leases_.pace(ENG_ROLE_STATE, {UINT64_MAX, 1});
-  for (size_t u = 0; u < homes().units(); ++u) {
-    if (s_.frozen(u)) continue;
+  for (size_t u = 0; u < homes_.units(); ++u) {
+    if (homes_.frozen(u)) continue;
     // A whole update needs the whole gradient.
-    Home grad = s_.grad[u];
-    if (grad.part && !s_.master[u].part)
-      grad = {s_.gather(leases_, "whole gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
-    if (s_.rule(u).whole) {
+    Home grad = homes_.grad[u];
+    if (grad.part && !homes_.master[u].part)
+      grad = {moves_.gather(leases_, "whole gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
+    if (homes_.rule(u).whole) {
       bring(u, grad);
       // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
       size_t next = u + 1;
-      while (next < homes().units() && (s_.frozen(next) || !s_.rule(next).whole)) ++next;
-      if (next < homes().units() && s_.grad[next].part && s_.master[next].part && leases_.fits(s_.update_lease(next)))
-        bring(next, s_.grad[next]);
+      while (next < homes_.units() && (homes_.frozen(next) || !homes_.rule(next).whole)) ++next;
+      if (next < homes_.units() && homes_.grad[next].part && homes_.master[next].part &&
+          leases_.fits(homes_.update_lease(next)))
+        bring(next, homes_.grad[next]);
     }
-    emit_.label(Phase::update, homes().unit(u).name);
+    emit_.label(Phase::update, homes_.unit(u).name);
     at_ = place_of(u);
-    const bool stages = s_.rule(u).whole;
+    const bool stages = homes_.rule(u).whole;
     if (stages)
-      for (uint32_t p : homes().unit(u).params) whole(u, p);
+      for (uint32_t p : homes_.unit(u).params) whole(u, p);
     const uint64_t published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
     for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
       if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
-    if (writes_ && !s_.publishes_late(u)) s_.publish(u, published);
+    if (writes_ && !homes_.publishes_late(u)) moves_.publish(u, published);
   }
 }
 
@@ -81,7 +82,7 @@ void Update::scale_rates() {
 // The arena in which that piece of a unit is updated that begins at element `first`.
 uint32_t Update::place_of(size_t u, uint64_t first) const {
   if (!r_.offload.update_on_host) return 0;
-  const uint32_t home = s_.place(ENG_ROLE_STATE, u, first);
+  const uint32_t home = homes_.place(ENG_ROLE_STATE, u, first);
   return plan_.stores(home) ? plan_.first_memory() : home;
 }
 
@@ -98,11 +99,11 @@ void Update::read_here() {
 void Update::bring(size_t u, const Home& grad) {
   if (whole_.count(u)) return;
   at_ = place_of(u);
-  emit_.label(Phase::update, homes().unit(u).name);
+  emit_.label(Phase::update, homes_.unit(u).name);
   const Home mine = here(grad);
   each_run(u, ENG_STAGE_BEFORE, mine);
   whole_[u] =
-      mine.part ? here(Home{s_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
+      mine.part ? here(Home{moves_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
 }
 
 // Memory for a copy of a value where the update at hand computes. As many pieces have some at a time as there are
@@ -164,25 +165,19 @@ View Update::norm_partials() {
   emit_.label(Phase::norm);
   uint64_t chunks = 0;
   bool parts = false;
-  for (size_t u = 0; u < homes().units(); ++u)
-    if (!s_.frozen(u)) chunks += homes().unit(u).count / chunk, parts = parts || s_.grad[u].part;
+  for (size_t u = 0; u < homes_.units(); ++u)
+    if (!homes_.frozen(u)) chunks += homes_.unit(u).count / chunk, parts = parts || homes_.grad[u].part;
   // Units are padded to a chunk for each rank: every rank can fold as many.
-  View partials = emit_.transient("norm partials", Line::step, States::flat(ENG_F32, chunks));
+  View partials = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks));
   if (parts) emit_.zero(partials);
-  const uint32_t first = plan_.ranks.group(data_group)[0];
   uint64_t at = 0;
-  for (size_t u = 0; u < homes().units(); at += s_.frozen(u) ? 0 : homes().unit(u).count / chunk, ++u) {
-    if (s_.frozen(u)) continue;
-    const auto& holders = plan_.ranks.group(plan_.ranks.part(s_.grad[u].part).group);
-    // If several groups hold all of it, one group adds it; if every rank does, the first one adds it.
-    const bool whole = !s_.grad[u].part;
-    const bool mine =
-        whole ? !parts || plan_.ranks.data_rank() == 0 : std::count(holders.begin(), holders.end(), first) > 0;
-    if (!mine) continue;
-    for (const Range& piece : homes().pieces(u, whole && !plan_.stores(s_.grad[u].place))) {
-      const Range kept = homes().kept(s_.grad[u], piece);
+  for (size_t u = 0; u < homes_.units(); at += homes_.frozen(u) ? 0 : homes_.unit(u).count / chunk, ++u) {
+    if (homes_.frozen(u)) continue;
+    if (parts && !plan_.ranks.counts(homes_.grad[u].part)) continue;
+    for (const Range& piece : homes_.pieces(u, !homes_.grad[u].part && !plan_.stores(homes_.grad[u].place))) {
+      const Range kept = homes_.kept(homes_.grad[u], piece);
       const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk);
-      const View grad = emit_.in_memory(homes().view(s_.grad[u], piece), "gradient", Line::update);
+      const View grad = emit_.in_memory(homes_.view(homes_.grad[u], piece), "gradient", Line::update);
       const bool far = plan_.in_tier(grad);
       const View there =
           far ? emit_.passing("norm partials", Line::step, sums.desc, plan_.buffer(grad.buffer).arena) : sums;
@@ -192,12 +187,11 @@ View Update::norm_partials() {
   }
   if (!parts) return partials;
   View all = emit_.transient("norm partials", Line::step, partials.desc);
-  s_.between_ranks([&] {
-    const View own =
-        emit_.transient("norm partials", Line::step, States::flat(ENG_F32, chunks / plan_.ranks.data_size()));
-    const View rows = s_.collective(ENG_OP_ALL_TO_ALL, partials, {});
+  moves_.between_ranks([&] {
+    const View own = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks / plan_.ranks.data_size()));
+    const View rows = moves_.collective(ENG_OP_ALL_TO_ALL, partials, {});
     emit_.action(op(ENG_OP_FOLD), {rows}, {own}, {{{"rows", int64_t{plan_.ranks.data_size()}, 0}}});
-    s_.collective(ENG_OP_ALL_GATHER, own, all);
+    moves_.collective(ENG_OP_ALL_GATHER, own, all);
   });
   return all;
 }
@@ -205,24 +199,20 @@ View Update::norm_partials() {
 // One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it. Before
 // the element that it returns, the new weight is written as well.
 uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
-  const Unit& unit = homes().unit(u);
+  const Unit& unit = homes_.unit(u);
   uint64_t published = r_.job ? 0 : unit.count;
-  const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
-  for (const Range& piece : homes().pieces(u, !s_.master[u].part && !plan_.has_tiers())) {
-    const Range kept = homes().kept(s_.master[u], piece);
+  const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, homes_.rules().of(p).group); };
+  for (const Range& piece : homes_.pieces(u, !homes_.master[u].part && !plan_.has_tiers())) {
+    const Range kept = homes_.kept(homes_.master[u], piece);
     at_ = place_of(u, piece.first);
-    bool all = s_.one(u, piece.first) || s_.follows(u, piece.first);
+    bool all = homes_.one(u, piece.first) || homes_.follows(u, piece.first);
     for (size_t k = 0; k < unit.params.size();) {
       const uint32_t leader = unit.params[k];
-      const uint64_t begin = homes().padded(leader).first;
-      uint64_t end = begin;
-      for (; k < unit.params.size() && kind(unit.params[k]) == kind(leader); ++k) {
-        const Range r = homes().padded(unit.params[k]);
-        end = r.first + r.count;
-      }
-      const uint64_t first = std::max(begin, kept.first), last = std::min(end, kept.first + kept.count);
-      if (first < last)
-        all = run(u, piece, {first, last - first}, leader, stage, grad) && all;
+      Range like = homes_.padded(leader);  // it and those that follow and are updated with it
+      for (; k < unit.params.size() && kind(unit.params[k]) == kind(leader); ++k)
+        like.count = homes_.padded(unit.params[k]).end() - like.first;
+      if (const Range mine = overlap(like, kept); mine.count)
+        all = run(u, piece, mine, leader, stage, grad) && all;
       else if (r_.job || stage != ENG_STAGE_BEFORE)
         observing_.no_update(u);
     }
@@ -234,63 +224,57 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
 
 // Elements `range` of the unit, which this rank keeps of a piece; `leader` is one of their parameters.
 bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
-  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name, Line::update);
+  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes_.unit(u).name, Line::update);
   const auto add = [&](const Home& home, bool changes) -> Id {
     if (!home.view.buffer) return 0;
-    const uint64_t skip = range.first - homes().kept(home, piece).first;
-    return builder.add(here(slice(homes().view(home, piece), skip / home.per, range.count / home.per), changes),
+    const uint64_t skip = range.first - homes_.kept(home, piece).first;
+    return builder.add(here(slice(homes_.view(home, piece), skip / home.per, range.count / home.per), changes),
                        changes || !r_.job);
   };
   std::vector<eng_id> states;
-  for (const auto& state : s_.optimizer) states.push_back(add(state[u], true));
-  std::vector<eng_range> ranges;
-  for (uint32_t p : homes().unit(u).params) {
-    const Range r = homes().elements(p);
-    const uint64_t first = std::max(r.first, range.first),
-                   last = std::min(r.first + r.count, range.first + range.count);
-    if (first < last) ranges.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
-  }
+  for (const auto& state : homes_.optimizer) states.push_back(add(state[u], true));
+  const std::vector<eng_range> ranges = homes_.shown(u, range);
   const bool last = r_.job || stage != ENG_STAGE_BEFORE;
-  const Id master = add(s_.master[u], last && writes_), own = add(grad, false);
+  const Id master = add(homes_.master[u], last && writes_), own = add(grad, false);
   // The new weight follows from the new master while that is in memory.
   const auto part_of = [&](const Home& home) {
-    return slice(homes().view(home, piece), range.first - homes().kept(home, piece).first, range.count);
+    return slice(homes_.view(home, piece), range.first - homes_.kept(home, piece).first, range.count);
   };
-  const bool follows = last && !r_.job && s_.follows(u, piece.first),
-             is_home = is_here(homes().view(s_.master[u], piece)),
-             casts = s_.weight[u].view.desc.dtype != s_.master[u].view.desc.dtype;
+  const bool follows = last && !r_.job && homes_.follows(u, piece.first),
+             is_home = is_here(homes_.view(homes_.master[u], piece)),
+             casts = homes_.weight[u].view.desc.dtype != homes_.master[u].view.desc.dtype;
   Id weight = 0;
-  if (follows && casts && (!is_home || is_here(s_.weight[u].view)))
-    weight = builder.add(weight_here(part_of(s_.weight[u])), true);
+  if (follows && casts && (!is_home || is_here(homes_.weight[u].view)))
+    weight = builder.add(weight_here(part_of(homes_.weight[u])), true);
   const size_t before = emit_.segment().actions.size();
-  const View old = last ? observing_.before_update(u, s_.master[u].part, builder.view(master), at_) : View{};
+  const View old = last ? observing_.before_update(u, homes_.master[u].part, builder.view(master), at_) : View{};
   ask_update(builder, leader, stage, master, own, weight, states, ranges);
-  if (last) observing_.after_update(u, s_.master[u].part, ranges, builder.view(master), old);
+  if (last) observing_.after_update(u, homes_.master[u].part, ranges, builder.view(master), old);
   Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
   if (weight && made == Written::nothing) drop(builder.view(weight));
   if (follows && !casts && !is_home) {
-    emit_.copy(builder.view(master), part_of(s_.weight[u]));
+    emit_.copy(builder.view(master), part_of(homes_.weight[u]));
     made = Written::all;
   }
   give_back();
   if (made == Written::some)
     throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
-                                               r_.optimizer->name, homes().unit(u).name));
-  return made == Written::all || s_.one(u, piece.first);
+                                               r_.optimizer->name, homes_.unit(u).name));
+  return made == Written::all || homes_.one(u, piece.first);
 }
 
 // One parameter, whole.
 void Update::whole(size_t u, uint32_t p) {
-  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name, Line::update);
+  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes_.unit(u).name, Line::update);
   std::vector<eng_id> states;
-  for (const auto& state : s_.shaped) {
+  for (const auto& state : homes_.shaped) {
     const auto it = state.find(p);
     states.push_back(it == state.end() ? 0 : builder.add(here(it->second, true), true));
   }
   const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
   if (!n) return;
-  ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes().parameter(whole_[u].view, p), true), 0, states,
-             {{&s_.rules().of(p).shown, 0, n, 0}});
+  ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes_.parameter(whole_[u].view, p), true), 0, states,
+             {{&homes_.rules().of(p).shown, 0, n, 0}});
   give_back();
   turn();
 }
@@ -302,7 +286,7 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           master,
                           grad,
                           weight,
-                          builder.add(reads_.at(at_).scalars[s_.rules().of(leader).group]),
+                          builder.add(reads_.at(at_).scalars[homes_.rules().of(leader).group]),
                           states.data(),
                           static_cast<uint32_t>(states.size()),
                           stage,

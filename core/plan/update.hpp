@@ -2,27 +2,30 @@
 // The end of a step: the global norm, and the update of what this rank keeps.
 #pragma once
 
+#include "core/plan/moves.hpp"
 #include "core/plan/observe.hpp"
 
 namespace eng {
 
 class Update {
  public:
-  Update(const PlanRequest& request, Plan& plan, Emitter& emitter, States& states, Observing& observing)
+  Update(const PlanRequest& request, Plan& plan, Emitter& emitter, const Homes& homes, OwnTensors& own, Moves& moves,
+         Observing& observing)
       : r_(request),
         model_(request.model),
         plan_(plan),
         emit_(emitter),
-        s_(states),
+        homes_(homes),
+        own_(own),
+        moves_(moves),
         observing_(observing),
-        leases_(states.leases()) {}
+        leases_(moves.leases()) {}
   void emit();
   // Program k of a job.
   void emit_program(uint32_t k);
 
  private:
   void update_units(uint32_t stage);
-  const Homes& homes() const { return s_.homes(); }
   View norm_partials();
   bool is_here(const View& view) const { return plan_.in_tier(view) == (at_ != 0) && !plan_.in_storage(view); }
   View room(const char* what, const View& view);
@@ -46,7 +49,9 @@ class Update {
   const Model& model_;
   Plan& plan_;
   Emitter& emit_;
-  States& s_;
+  const Homes& homes_;
+  OwnTensors& own_;
+  Moves& moves_;
   Observing& observing_;
   bool writes_ = true;  // the update at hand may write masters
   uint32_t at_ = 0;     // the arena in which the update at hand computes: a tier's, or 0

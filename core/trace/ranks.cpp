@@ -23,6 +23,12 @@ const Part& Ranks::part(Id id) const {
   return id ? parts[id - 1] : whole;
 }
 
+bool Ranks::counts(Id id) const {
+  if (!id) return data_rank() == 0;
+  const std::vector<uint32_t>& holders = group(part(id).group);
+  return std::count(holders.begin(), holders.end(), group(data_group)[0]) > 0;
+}
+
 Id RanksBuilder::group(std::vector<uint32_t> ranks) {
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.world.size)

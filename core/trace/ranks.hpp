@@ -24,7 +24,11 @@ struct Ranks {
   const Part& part(Id id) const;  // 0: the whole
   const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
   uint32_t data_size() const { return static_cast<uint32_t>(group(data_group).size()); }
+  bool single() const { return data_size() == 1; }
   uint32_t data_rank() const;  // this rank's index in `data_group`
+  // True for one group of ranks that together hold all of what is kept as this part; for what every rank holds whole,
+  // for the first rank alone.
+  bool counts(Id part) const;
 };
 
 // The builder that a policy gets when it is created.

@@ -2,7 +2,7 @@
 // States that live at another place than the device's own memory.
 #include <catch2/catch.hpp>
 
-#include "core/plan/states.hpp"
+#include "core/plan/moves.hpp"
 #include "engine/ops.h"
 #include "session/config/config.hpp"
 #include "session/config/schemas.hpp"
@@ -23,14 +23,16 @@ TEST_CASE("a weight that lives in another memory is copied to the device for a u
   plan.arenas = {{"reference"}, {"reference", "pinned"}};
   plan.labels.push_back({});
   Emitter emitter(plan, request.workspace);
-  States states(request, plan, emitter);
+  const Homes homes(request, plan, emitter);
+  const OwnTensors own(request, plan, emitter, homes);
+  Moves moves(request, plan, emitter, homes, own);
   emitter.begin_program("test");
   emitter.begin_segment("test", 1);
   Leases leases(emitter);
-  const eng_desc desc = States::flat(ENG_F32, states.homes().unit(0).count);
+  const eng_desc desc = flat(ENG_F32, homes.unit(0).count);
   Home home{emitter.persistent("elsewhere", Line::weights, desc, true, 1)};
   home.place = 1;
-  const View whole = states.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, 0, home);
+  const View whole = moves.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, 0, home);
   CHECK(plan.buffer(whole.buffer).arena == 0);
   REQUIRE(emitter.segment().actions.size() == 1);
   const Action& copy = emitter.segment().actions[0];
@@ -38,9 +40,9 @@ TEST_CASE("a weight that lives in another memory is copied to the device for a u
   CHECK(copy.in[0].buffer == home.view.buffer);
   CHECK(written(emitter.segment(), 0, whole) == Written::all);
   // Narrower than it is used, it is copied first, and then converted by the policy, which here has nothing to convert.
-  home.view = emitter.persistent("narrow", Line::weights, States::flat(ENG_BF16, desc.dims[0]), true, 1);
+  home.view = emitter.persistent("narrow", Line::weights, flat(ENG_BF16, desc.dims[0]), true, 1);
   leases.release({ENG_ROLE_WEIGHT, 0});
-  CHECK_THROWS_WITH(states.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, 0, home, ENG_F32),
+  CHECK_THROWS_WITH(moves.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, 0, home, ENG_F32),
                     Catch::Contains("precision fp32: "));
   CHECK(emitter.segment().actions.size() == 2);
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units and their pieces, and a home: which elements of them lie where in memory.
+#pragma once
+
+#include <memory>
+
+#include "core/base/range.hpp"
+#include "core/plan/route.hpp"
+#include "core/plan/rules.hpp"
+
+namespace eng {
+
+// The home of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece. Elements from
+// `cut` on, where a piece begins, may live elsewhere.
+struct Home {
+  View view;
+  Id part = 0;                // 0: the whole
+  bool nested = false;        // the part lies where it belongs in a whole unit: the master of a whole weight
+  uint32_t per = 1;           // elements of the unit that share a value of this state
+  uint32_t place = 0;         // index into Plan::arenas
+  uint64_t cut = UINT64_MAX;  // elements of the unit
+  std::shared_ptr<const Home> back = {};  // of what begins there, as of a unit of its own
+  // The place of the piece that begins at element `first` of the unit.
+  Where where(uint64_t first = 0) const {
+    return first < cut ? Where{place, part, view.desc.dtype} : back->where(first - cut);
+  }
+};
+
+class Units {
+ public:
+  // Cuts the model into plan.units, each padded to a multiple of world x chunk elements, and these into pieces of at
+  // most `bucket` bytes of f32. A unit holds parameters of one block, one weight dtype and one sort.
+  Units(const PlanRequest& request, Plan& plan);
+  const Rules& rules() const { return rules_; }
+  size_t units() const { return plan_.units.size(); }
+  const Unit& unit(size_t u) const { return plan_.units[u]; }
+  size_t unit_of(uint32_t p) const { return unit_of_[p]; }
+  // The indices of the units of a block, which follow each other.
+  std::vector<size_t> units_of(uint32_t block) const;
+  // The pieces of a unit; of a state that lives whole at one place, the unit is one.
+  std::vector<Range> pieces(size_t u, bool whole = false) const;
+  // The range of a piece that this rank keeps, as elements of the unit.
+  Range kept(const Home& home, Range piece) const;
+  View view(const Home& home, Range piece) const;
+  // The part of a piece that lies whole at `piece`, in its place there.
+  View part(const View& piece, Id part) const;
+
+  // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
+  View parameter(const View& unit, uint32_t p) const;
+  std::vector<HeldRange> ranges(const Home& home, uint32_t p) const;
+  // The parameters in a range of the elements of unit u, as plugins see them.
+  std::vector<eng_range> shown(size_t u, Range range) const;
+  // The range of parameter p in its unit, with and without the padding that follows it.
+  Range padded(uint32_t p) const;
+  Range elements(uint32_t p) const;
+  // The ranges of a unit that belong to no parameter.
+  std::vector<Range> padding(size_t u) const;
+
+ protected:
+  const Model& model_;
+  Plan& plan_;
+
+ private:
+  const Rules rules_;
+  std::vector<size_t> unit_of_;      // per parameter
+  std::vector<uint64_t> offset_of_;  // per parameter: elements, in its unit
+};
+
+}  // namespace eng
