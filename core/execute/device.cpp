@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/config/toml.hpp"
-
 namespace eng {
 namespace {
 
@@ -37,7 +35,8 @@ std::string wrong(const eng_device_info& info, const eng_device& table) {
 // The device to which `device` leaves ops, by its description, and its options: as many threads as that has, else its
 // defaults. "" if it leaves none.
 std::pair<std::string, Section> fallback_of(const Registry& registry, const std::string& device, const Section& own) {
-  const std::string name = text_in(registry.find(ENG_DEVICE_KIND, device)->facts, "fallback");
+  const Preset& facts = registry.find(ENG_DEVICE_KIND, device)->facts;
+  const std::string name = facts.count("fallback") ? std::get<std::string>(facts.at("fallback")) : "";
   if (name.empty()) return {};
   const Provided* other = registry.find(ENG_DEVICE_KIND, name);
   if (!other || other->facts.count("fallback"))

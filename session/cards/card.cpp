@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/config/names.hpp"
-#include "core/config/toml.hpp"
 #include "session/cards/cards_text.hpp"
+#include "session/config/spelling.hpp"
+#include "session/config/toml.hpp"
 #include "session/file.hpp"
 
 namespace eng {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/config/toml.hpp"
 #include "engine/comm.h"
+#include "session/config/toml.hpp"
 #include "session/ranks/room.hpp"
 
 namespace eng {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/config/toml.hpp"
 #include "session/config/schema_text.hpp"
 #include "session/config/source.hpp"
+#include "session/config/toml.hpp"
 
 namespace eng {
 namespace {

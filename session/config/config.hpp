@@ -8,6 +8,7 @@
 #include "core/config/plugin_schema.hpp"
 #include "core/config/section.hpp"
 #include "session/config/problems.hpp"
+#include "session/config/values.hpp"
 
 namespace eng {
 

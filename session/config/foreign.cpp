@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "core/config/names.hpp"
-#include "core/config/toml.hpp"
+#include "session/config/spelling.hpp"
+#include "session/config/toml.hpp"
 #include "session/foreign_text.hpp"
 
 namespace eng {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/config/names.hpp"
 #include "engine/model.h"
+#include "session/config/spelling.hpp"
 
 namespace eng {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/config/names.hpp"
 #include "session/config/source.hpp"
+#include "session/config/spelling.hpp"
 #include "session/config/words.hpp"
 
 namespace eng {

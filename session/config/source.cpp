@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/config/toml.hpp"
+#include "session/config/toml.hpp"
 #include "session/file.hpp"
 
 namespace eng {

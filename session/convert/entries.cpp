@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/base/text.hpp"
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
 
 namespace eng::converter {
 namespace {

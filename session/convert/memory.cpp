@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Number formats, ZeRO, recompute: what decides the memory.
-#include "core/config/names.hpp"
 #include "session/config/foreign.hpp"
+#include "session/config/spelling.hpp"
 #include "session/convert/job.hpp"
 
 namespace eng::converter {

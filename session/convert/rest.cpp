@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/base/text.hpp"
-#include "core/config/names.hpp"
 #include "session/config/foreign.hpp"
+#include "session/config/spelling.hpp"
 #include "session/convert/job.hpp"
 
 namespace eng::converter {

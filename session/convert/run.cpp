@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/base/text.hpp"
-#include "core/config/names.hpp"
 #include "session/config/foreign.hpp"
 #include "session/config/init.hpp"
+#include "session/config/spelling.hpp"
 #include "session/convert/job.hpp"
 
 namespace eng::converter {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "core/base/text.hpp"
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
 #include "session/convert/entries.hpp"
 
 namespace eng::converter {

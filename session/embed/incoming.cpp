@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/base/error.hpp"
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
 
 namespace eng {
 namespace {

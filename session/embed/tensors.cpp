@@ -4,8 +4,8 @@
 #include <cstring>
 #include <new>
 
-#include "core/config/names.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/config/spelling.hpp"
 #include "session/embed/lent.hpp"
 
 namespace eng {

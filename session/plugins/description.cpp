@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "core/config/names.hpp"
-#include "core/config/toml.hpp"
 #include "engine/comm.h"
 #include "engine/data.h"
 #include "engine/documents.h"
@@ -18,6 +16,8 @@
 #include "engine/policy.h"
 #include "engine/schedule.h"
 #include "engine/tokenizer.h"
+#include "session/config/spelling.hpp"
+#include "session/config/toml.hpp"
 #include "session/plugins/plugin_file.hpp"
 
 namespace eng {

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "core/config/toml.hpp"
+#include "session/config/toml.hpp"
 #include "session/plugins/elf_rows.hpp"
 
 namespace eng {

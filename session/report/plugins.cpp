@@ -7,7 +7,8 @@
 #include <array>
 #include <set>
 
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
+#include "session/config/values.hpp"
 #include "session/plugins/search.hpp"
 
 namespace eng {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/base/text.hpp"
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
 #include "session/run/failure.hpp"
 
 namespace eng {

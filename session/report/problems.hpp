@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/config/names.hpp"
 #include "session/config/problems.hpp"
 
 namespace eng {

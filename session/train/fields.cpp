@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/base/text.hpp"
-#include "core/config/names.hpp"
 #include "engine/data.h"
+#include "session/config/spelling.hpp"
 
 namespace eng {
 namespace {

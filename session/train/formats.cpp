@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/config/names.hpp"
-#include "core/config/toml.hpp"
+#include "session/config/spelling.hpp"
+#include "session/config/toml.hpp"
 
 namespace eng {
 namespace {

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "core/config/names.hpp"
 #include "session/config/foreign.hpp"
+#include "session/config/spelling.hpp"
 #include "support.hpp"
 
 using namespace eng;

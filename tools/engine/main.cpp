@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
-#include "core/config/names.hpp"
 #include "session/config/foreign.hpp"
+#include "session/config/spelling.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
 #include "session/file.hpp"
 #include "session/plugins/paths.hpp"
 #include "session/plugins/program.hpp"

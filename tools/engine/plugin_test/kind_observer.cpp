@@ -2,8 +2,8 @@
 // eng.observer/1: it reads, and changes no bit of a run.
 #include <cmath>
 
-#include "core/config/toml.hpp"
 #include "engine/observer.h"
+#include "session/config/toml.hpp"
 #include "tools/engine/plugin_test/kinds.hpp"
 
 namespace eng::plugin_test {

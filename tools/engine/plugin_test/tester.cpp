@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "core/config/names.hpp"
 #include "engine/comm.h"
 #include "engine/model.h"
 #include "engine/tier.h"
 #include "engine/tokenizer.h"
+#include "session/config/spelling.hpp"
 #include "session/plugins/elf_audit.hpp"
 #include "session/plugins/held_file.hpp"
 #include "session/plugins/needs.hpp"

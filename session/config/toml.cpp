@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/config/toml.hpp"
+#include "session/config/toml.hpp"
 
 #include <algorithm>
 
-#include "core/config/names.hpp"
+#include "session/config/spelling.hpp"
 
 namespace eng {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 // The parser and its tables recurse once per part of a dotted key; a section needs two parts.
 constexpr std::size_t most_parts = 32;
 
-const std::map<std::string, Type> types = {
+const std::map<std::string, Type> option_types = {
     {"bool", Type::boolean},    {"int", Type::integer},    {"float", Type::number},
     {"string", Type::string},   {"bytes", Type::bytes},    {"duration", Type::duration},
     {"strings", Type::strings}, {"floats", Type::numbers}, {"tables", Type::tables}};
@@ -69,9 +69,9 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
        "{}: a key is made of a-z, 0-9 and _", where);
   const toml::table* table = node->as_table();
   const std::string type = table ? (*table)["type"].value_or(std::string()) : "";
-  need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, duration, strings, floats",
-       where);
-  Option option{key, table ? types.at(type) : Type::string};
+  need(!table || option_types.count(type),
+       "{}: 'type' is one of bool, int, float, string, bytes, duration, strings, floats", where);
+  Option option{key, table ? option_types.at(type) : Type::string};
   // The description of an option is itself a table of options.
   Schema keys = {{"type"},
                  {"help"},

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "core/config/value.hpp"
+#include "session/config/values.hpp"
 
 namespace eng {
 
