@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standard ops of engine/ops.h except collectives, as the tables that a plugin with ops has (engine/op.h).
+// The standard ops of engine/ops.h, as the tables that a plugin with ops has (engine/op.h).
 #pragma once
 
 #include <span>
@@ -8,13 +8,15 @@
 
 namespace ops {
 
-// All families.
+// All families but the collectives, which communicators run instead of devices; and those.
 const eng_ops& standard();
+const eng_ops& collectives();
 
 // One family in each file.
 using Family = std::span<const eng_op>;
 Family activation_ops();
 Family attention_ops();
+Family collective_ops();
 Family elementwise_ops();
 Family embedding_ops();
 Family init_ops();

@@ -9,4 +9,8 @@ const eng_ops& standard_ops() {
   return ::ops::standard();
 }
 
+const eng_ops& collectives() {
+  return ::ops::collectives();
+}
+
 }  // namespace eng

@@ -79,9 +79,10 @@ struct Op {
 
 constexpr uint32_t random_sites = 4096;  // the limit of "site"
 
-// The ops of engine/ops.h, without collectives. Core declares and session defines it: core knows no op's mathematics.
+// The ops of engine/ops.h, without collectives, and those. Core declares and session defines them: core knows no op's
+// mathematics.
 const eng_ops& standard_ops();
-std::vector<Op> collectives();
+const eng_ops& collectives();
 
 // Makes the ops (engine/op.h) of every plugin that `registry` has loaded, and of those that these use (`uses` in
 // engine/plugin.h), known to find_op, until the process ends. Throws Error(Exit::environment) with the plugin, the op

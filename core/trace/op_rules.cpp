@@ -411,11 +411,11 @@ const Op* find_plugin_op(const std::string& id) {
 const Op* find_op(const std::string& id) {
   static const std::map<std::string, Op> standard = [] {
     std::map<std::string, Op> all;
-    for (Op& op : collectives()) all.emplace(op.id, std::move(op));
-    for (uint32_t k = 0; k < standard_ops().count; ++k) {
-      const eng_op& op = *standard_ops().ops[k];
-      all.emplace(op.id, adapt(op, ""));
-    }
+    for (const eng_ops* list : {&standard_ops(), &collectives()})
+      for (uint32_t k = 0; k < list->count; ++k) {
+        Op& op = all.emplace(list->ops[k]->id, adapt(*list->ops[k], "")).first->second;
+        op.collective = list == &collectives();
+      }
     return all;
   }();
   const auto it = standard.find(id);
