@@ -9,13 +9,6 @@
 
 namespace eng {
 
-std::string line_of(const std::string& text, std::size_t number) {
-  std::istringstream in(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text);
-  std::string line;
-  while (number > 0 && std::getline(in, line)) --number;
-  return number > 0 ? "" : line.substr(0, line.find_last_not_of('\r') + 1);
-}
-
 std::vector<std::string> characters(const std::string& text) {
   std::vector<std::string> out;
   for (std::size_t at = 0; at < text.size();) {

@@ -7,8 +7,6 @@
 
 namespace eng {
 
-// Line `number` of a text, counted from 1, without its line ending; "" past the last line.
-std::string line_of(const std::string& text, std::size_t number);
 // The characters of a line, each as printable UTF-8: '?' for control characters and broken UTF-8, a space for a tab.
 std::vector<std::string> characters(const std::string& text);
 // A text as one printable line, cut after `most` characters.

@@ -7,11 +7,6 @@
 
 namespace eng {
 
-// A tier's own description. Throws Error(Exit::environment) if that cannot be.
-eng_tier_info describe_tier(Registry& registry, const std::string& name, const Section& options);
-// The host memory that a process needs beside an arena of `bytes`.
-uint64_t tier_host_bytes(Registry& registry, const std::string& name, const Section& options, uint64_t bytes);
-
 class Tier {
  public:
   Tier(Registry& registry, const Offload::Tier& which, const Section& options, uint32_t local_rank);

@@ -72,12 +72,6 @@ std::optional<int32_t> dtype_from_safetensors(const std::string& name) {
   return std::nullopt;
 }
 
-std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
-  for (const Row& r : dtypes)
-    if (type.code == r.dlpack.code && type.bits == r.dlpack.bits && type.lanes == r.dlpack.lanes) return r.dtype;
-  return std::nullopt;
-}
-
 uint64_t element_count(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS)
     throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, the limit is {}", desc.ndim, ENG_MAX_DIMS));
@@ -110,31 +104,6 @@ std::string describe(const eng_desc& desc) {
 bool same(const eng_desc& a, const eng_desc& b) {
   return a.dtype == b.dtype && a.ndim == b.ndim &&
          std::equal(a.dims, a.dims + std::min<uint32_t>(a.ndim, ENG_MAX_DIMS), b.dims);
-}
-
-namespace {
-
-// Owns a DLManagedTensorVersioned, until its deleter runs.
-struct Exported {
-  explicit Exported(const TensorView& v) : view(v) {
-    int64_t stride = element_count(view.desc) ? 1 : 0;  // also checks the shape
-    for (uint32_t k = view.desc.ndim; k-- > 0; stride *= view.desc.dims[k]) strides[k] = stride;
-    managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
-    managed.manager_ctx = this;
-    managed.deleter = [](DLManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
-    managed.flags = view.read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
-    const auto ndim = static_cast<int32_t>(view.desc.ndim);
-    managed.dl_tensor = {view.data, view.device, ndim, dtype_dlpack(view.desc.dtype), view.desc.dims, strides, 0};
-  }
-  TensorView view;
-  int64_t strides[ENG_MAX_DIMS] = {};
-  DLManagedTensorVersioned managed{};
-};
-
-}  // namespace
-
-DLManagedTensorVersioned* export_tensor(const TensorView& view) {
-  return &(new Exported(view))->managed;
 }
 
 }  // namespace eng

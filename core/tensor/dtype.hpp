@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types, shapes, and tensors as DLPack (engine/dlpack.h).
+// Element types and shapes.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -25,9 +24,8 @@ constexpr int32_t wide(int32_t dtype) {
 // True if n values of any type are all finite.
 bool all_finite(const void* values, int32_t dtype, uint64_t n);
 
-// The inverses; nullopt for a type that the engine does not have.
+// The inverse; nullopt for a type that the engine does not have.
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);
-std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
 
 // Sizes of a dense tensor. Throw Error(Exit::bug) for an invalid shape, or a result of more than 63 bits.
 uint64_t element_count(const eng_desc& desc);
@@ -35,17 +33,5 @@ uint64_t byte_count(const eng_desc& desc);
 // "f32 (8, 256, 512)", "i32 ()".
 std::string describe(const eng_desc& desc);
 bool same(const eng_desc& a, const eng_desc& b);
-
-// A dense, row-major tensor in memory. `owner` keeps the memory alive; if it is null, the caller does.
-struct TensorView {
-  void* data = nullptr;
-  eng_desc desc{};
-  DLDevice device{kDLCPU, 0};
-  bool read_only = false;
-  std::shared_ptr<void> owner{};
-};
-
-// Exports a tensor. `view.owner` stays alive until the consumer calls the deleter. Strides are always given.
-DLManagedTensorVersioned* export_tensor(const TensorView& view);
 
 }  // namespace eng

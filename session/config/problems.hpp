@@ -9,6 +9,9 @@
 
 namespace eng {
 
+// Line `number` of a text, counted from 1, without its line ending; "" past the last line.
+std::string line_of(const std::string& text, std::size_t number);
+
 // A range in the file, counted in characters from 1; or (line 0) an override; or neither.
 struct TextRange {
   std::size_t line = 0, column = 0, length = 1;

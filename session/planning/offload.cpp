@@ -32,6 +32,35 @@ void each_host_update(const Plan& plan, F visit) {
 
 }  // namespace
 
+eng_tier_info describe_tier(Registry& registry, const std::string& name, const Section& section) {
+  const eng_tier table = registry.table<eng_tier>(ENG_TIER_KIND, name);
+  Options options(section);
+  Sink sink;
+  eng_tier_info info{};
+  info.struct_size = sizeof(info);
+  const eng_status status = table.describe(options.get(), &info, sink.get());
+  sink.check(status, status == ENG_INVALID ? Exit::usage : Exit::environment, "[offload] " + name);
+  const auto number = [](double x) { return x >= 0 && x <= 1e300; };
+  if (!number(info.read_bandwidth) || !number(info.write_bandwidth))
+    throw Error(Exit::environment, fmt::format("tier {} describes itself with a bandwidth that is out of range", name));
+  if (!(info.flags & ENG_TIER_HOST_MEMORY) && !(table.read && table.write))
+    throw Error(Exit::environment, fmt::format("tier {} is not host memory, but lacks read or write", name));
+  return info;
+}
+
+uint64_t tier_host_bytes(Registry& registry, const std::string& name, const Section& section, uint64_t bytes) {
+  const eng_tier table = registry.table<eng_tier>(ENG_TIER_KIND, name);
+  if (!table.host_bytes) return 0;
+  Options options(section);
+  Sink sink;
+  uint64_t out = 0;
+  sink.check(table.host_bytes(options.get(), bytes, &out, sink.get()), Exit::environment, "[offload] " + name);
+  if (out > uint64_t{1} << 48)
+    throw Error(Exit::environment,
+                fmt::format("tier {} needs {} bytes of host memory, which is out of range", name, out));
+  return out;
+}
+
 Offload make_offload(const Section& section, Registry& registry, bool discrete, const std::set<int32_t>& idle) {
   Offload out;
   for (const auto& [key, role] : {std::pair("optimizer", ENG_ROLE_STATE),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tensor/dtype.hpp"
+#include "session/dlpack.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "core/execute/tier.hpp"
+#include "session/planning/offload.hpp"
 #include "tools/engine/plugin_test/kinds.hpp"
 
 namespace eng::plugin_test {
