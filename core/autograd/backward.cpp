@@ -61,10 +61,9 @@ void seed_loss(Gradient::State& state, int64_t sequences) {
     if (term.weight == 0) continue;
     state.weights[term.value] += term.weight;
     if (per.try_emplace(term.value, term.per).first->second != term.per || (term.per && fused(term.value)))
-      throw Error(Exit::environment,
-                  fmt::format("term `{}` of the loss: {}", term.name,
-                              fused(term.value) ? "an op with a fused gradient is divided by the labels that count"
-                                                : "another term of the same value has another divisor"));
+      throw fault("term `{}` of the loss: {}", term.name,
+                  fused(term.value) ? "an op with a fused gradient is divided by the labels that count"
+                                    : "another term of the same value has another divisor");
   }
   if (block.terms.empty()) return;
   for (const auto& [value, weight] : state.weights) {
@@ -82,8 +81,8 @@ void check_skipped(const Template& block) {
     for (Id o : block.skip[n] ? block.graph.nodes[n].out : std::vector<Id>{})
       for (const Node& node : block.graph.nodes)
         if (std::count(node.in.begin(), node.in.end(), o))
-          throw Error(Exit::environment, fmt::format("{} reads an output of {}, which can only be a term of the loss",
-                                                     node.op->id, block.graph.nodes[n].op->id));
+          throw fault("{} reads an output of {}, which can only be a term of the loss", node.op->id,
+                      block.graph.nodes[n].op->id);
 }
 
 }  // namespace
@@ -132,8 +131,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
     const bool reached = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return state.of[o] != 0; });
     if (state.wants[node.out[0]] && (reached || is_loss)) {
       if (!node.op->grad) throw Error(Exit::environment, id + " has no gradient");
-      if (is_loss && !fused && block.terms.empty())
-        throw Error(Exit::environment, fmt::format("{}, not {}", must_be_loss, id));
+      if (is_loss && !fused && block.terms.empty()) throw fault("{}, not {}", must_be_loss, id);
       if (node.op->fused_grad && reached)  // it is the gradient of the loss itself
         throw Error(Exit::environment, id + " must be the loss of the last block, or a term of it, and nothing else");
       found_loss = found_loss || is_loss;

@@ -43,11 +43,11 @@ class Error : public std::runtime_error {
   std::string help_;
 };
 
-// An error that every rank throws with the same text, so only one rank prints it.
-class CommonError : public Error {
- public:
-  using Error::Error;
-};
+// A fault of a plugin, to throw.
+template <class... Args>
+Error fault(fmt::format_string<Args...> text, Args&&... args) {
+  return Error(Exit::environment, fmt::format(text, std::forward<Args>(args)...));
+}
 
 // Checks outside input: throws std::runtime_error unless `right`. The caller adds the name of what was read.
 template <class... Args>
@@ -93,6 +93,13 @@ class Sink {
   eng_error error_{};
   std::string text_;
 };
+
+// Calls a function of a plugin, whose last argument is an error sink. Throws like Sink::check.
+template <class Where, class F, class... Args>
+void call_plugin(Exit exit, const Where& where, F function, Args... args) {
+  Sink sink;
+  sink.check(function(args..., sink.get()), exit, where);
+}
 
 // Fills a caller's sink (which may be NULL) and returns the status.
 inline eng_status report(eng_error* sink, eng_status status, const std::string& text) {

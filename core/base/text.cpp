@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <sstream>
 
 #include "core/base/error.hpp"
 
@@ -28,13 +27,6 @@ std::string printable(const std::string& text, std::size_t most) {
   const auto all = characters(text);
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(most, all.size()));
   return fmt::format("{}{}", fmt::join(all.begin(), end, ""), all.size() > most ? "..." : "");
-}
-
-std::string printable_lines(const std::string& text) {
-  std::istringstream in(text);
-  std::string out;
-  for (std::string line; std::getline(in, line);) out += (out.empty() ? "" : "\n") + printable(line, line.size());
-  return out;
 }
 
 void check_name(const char* what, const std::string& name) {

@@ -11,8 +11,6 @@ namespace eng {
 std::vector<std::string> characters(const std::string& text);
 // A text as one printable line, cut after `most` characters.
 std::string printable(const std::string& text, std::size_t most = 200);
-// The lines of a text, each made printable and not cut.
-std::string printable_lines(const std::string& text);
 // Throws std::runtime_error unless a plugin's `name` is fit for files and messages. `what`: "the name of a block".
 void check_name(const char* what, const std::string& name);
 

@@ -58,9 +58,8 @@ class Options {
 template <class Table, class... More>
 std::shared_ptr<void> make_object(const Table& table, const Section& section, const std::string& where, More... more) {
   Options options(section);
-  Sink sink;
   void* self = nullptr;
-  sink.check(table.create(options.get(), more..., &self, sink.get()), Exit::usage, where);
+  call_plugin(Exit::usage, where, table.create, options.get(), more..., &self);
   return std::shared_ptr<void>(self, [destroy = table.destroy](void* p) { destroy(p); });
 }
 

@@ -27,7 +27,8 @@ class Arenas {
     void* base = nullptr;
     bool pinned = false;
   };
-  void release();
+  // Once this has ended, the destructor runs also if the other constructor throws.
+  explicit Arenas(Device& device) : device_(device) {}
   Device& device_;
   std::vector<Held> all_;  // same indices as in the plan
 };

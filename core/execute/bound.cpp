@@ -7,41 +7,34 @@ namespace eng {
 
 Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host,
              const std::function<void()>& collectives_next)
-    : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
-  calls_.resize(plan.calls.size());
-  try {
-    // A kernel that measures needs the memory of its tensors, which the arenas take next.
-    for (const bool collective : {false, true}) {
-      if (collective && collectives_next) collectives_next();
-      for (size_t c = 0; c < calls_.size(); ++c)
-        if (plan.calls[c].op->collective == collective) prepare(plan.calls[c], calls_[c], kernels);
-    }
-    arenas = std::make_shared<const Arenas>(plan, device, host);
-    for (const Program& program : plan.programs) {
-      programs.emplace_back();
-      for (const Segment& segment : program.segments) {
-        std::vector<BoundAction>& actions = programs.back().emplace_back(BoundSegment{&segment, {}}).actions;
-        for (const Action& action : segment.actions) {
-          const eng_kernel* kernel = calls_[action.call].kernel;
-          const Call& call = plan.calls[action.call];
-          const bool others = call.on_host || calls_[action.call].by != &device_;
-          const bool on_host = others || (kernel->flags & ENG_KERNEL_HOST) || (call.op->collective && comm->on_host());
-          actions.push_back({kernel, nullptr, &action, on_host, others});
-          actions.back().record = bind(action, kernels);
-        }
+    : Bound(plan, device, comm, host, kernels.host_memory()) {
+  // A kernel that measures needs the memory of its tensors, which the arenas take next.
+  for (const bool collective : {false, true}) {
+    if (collective && collectives_next) collectives_next();
+    for (size_t c = 0; c < calls_.size(); ++c)
+      if (plan.calls[c].op->collective == collective) prepare(plan.calls[c], calls_[c], kernels);
+  }
+  arenas = std::make_shared<const Arenas>(plan, device, host);
+  for (const Program& program : plan.programs) {
+    programs.emplace_back();
+    for (const Segment& segment : program.segments) {
+      std::vector<BoundAction>& actions = programs.back().emplace_back(BoundSegment{&segment, {}}).actions;
+      for (const Action& action : segment.actions) {
+        const eng_kernel* kernel = calls_[action.call].kernel;
+        const Call& call = plan.calls[action.call];
+        const bool others = call.on_host || calls_[action.call].by != &device_;
+        const bool on_host = others || (kernel->flags & ENG_KERNEL_HOST) || (call.op->collective && comm->on_host());
+        actions.push_back({kernel, nullptr, &action, on_host, others});
+        actions.back().record = bind(action, kernels);
       }
     }
-  } catch (...) {
-    release();
-    throw;
   }
 }
 
-Bound::~Bound() {
-  release();
-}
+Bound::Bound(const Plan& plan, Device& device, Communicator* comm, Host* host, bool host_memory)
+    : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(host_memory), calls_(plan.calls.size()) {}
 
-void Bound::release() {
+Bound::~Bound() {
   for (auto& program : programs)
     for (BoundSegment& segment : program)
       for (BoundAction& one : segment.actions)
@@ -92,9 +85,8 @@ void Bound::prepare(const Call& call, Prepared& out, const Kernels& device_kerne
   out.kernel = call.storage ? &storage_kernel : collective ? &comm_->find(call) : &kernels.find(call);
   if (call.storage) return;
   CallArgs args(call, collective ? 1 : kernels.info().parallel, &kernels.info());
-  Sink sink;
-  sink.check(out.kernel->prepare(collective ? comm_->self() : out.by->self(), args.get(), &out.state, sink.get()),
-             Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id));
+  call_plugin(Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id), out.kernel->prepare,
+              collective ? comm_->self() : out.by->self(), args.get(), &out.state);
 }
 
 uint8_t* Bound::address(const View& view) const {
@@ -137,11 +129,9 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
   }
   void* scratch = action.workspace.buffer ? address(action.workspace) : nullptr;
   void* record = nullptr;
-  Sink sink;
-  sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
-             Exit::environment, [&] {
-               return name({call.kernel, nullptr, &action, false, false});
-             });
+  const auto who = [&] { return name({call.kernel, nullptr, &action, false, false}); };
+  call_plugin(Exit::environment, who, call.kernel->bind, call.state, args.data(), static_cast<uint32_t>(n), scratch,
+              &record);
   return record;
 }
 

@@ -58,7 +58,8 @@ class Bound {
   };
   // The plan's device, or the one of the host.
   Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
-  void release();
+  // Once this has ended, the destructor runs also if the other constructor throws.
+  Bound(const Plan& plan, Device& device, Communicator* comm, Host* host, bool host_memory);
   void prepare(const Call& call, Prepared& out, const Kernels& kernels);
   void* bind(const Action& action, const Kernels& kernels);
   void* bind_storage(const Action& action);

@@ -24,8 +24,8 @@ Communicator::Communicator(Registry& registry, const Section& comm, const World&
   exceptions_ = std::uncaught_exceptions();
   if (world.rank < world.size && world.local_rank < world.local_size && world.local_size <= world.size) return;
   table_.destroy(self_);
-  throw Error(Exit::environment, fmt::format("[comm] {} makes this rank {} of {}, and rank {} of {} on its machine",
-                                             name_, world.rank, world.size, world.local_rank, world.local_size));
+  throw fault("[comm] {} makes this rank {} of {}, and rank {} of {} on its machine", name_, world.rank, world.size,
+              world.local_rank, world.local_size);
 }
 
 Communicator::~Communicator() {
@@ -38,16 +38,14 @@ void Communicator::make_groups(const Ranks& ranks) {
   for (; groups_ < ranks.groups.size(); ++groups_) {
     const std::vector<uint32_t>& group = ranks.groups[groups_];
     const auto id = static_cast<eng_id>(groups_ + 1);
-    Sink sink;
-    sink.check(table_.group(self_, id, group.data(), static_cast<uint32_t>(group.size()), sink.get()),
-               Exit::communication, fmt::format("communicator {}, group of ranks {}", name_, fmt::join(group, ", ")));
+    call_plugin(Exit::communication, fmt::format("communicator {}, group of ranks {}", name_, fmt::join(group, ", ")),
+                table_.group, self_, id, group.data(), static_cast<uint32_t>(group.size()));
   }
 }
 
 std::vector<char> Communicator::swap(const void* mine, uint64_t bytes) {
   std::vector<char> all(bytes * world_.size);
-  Sink sink;
-  sink.check(table_.exchange(self_, mine, bytes, all.data(), sink.get()), Exit::communication, "communicator " + name_);
+  call_plugin(Exit::communication, "communicator " + name_, table_.exchange, self_, mine, bytes, all.data());
   if (bytes && std::memcmp(all.data() + bytes * world_.rank, mine, bytes) != 0)
     throw Error(Exit::communication, fmt::format("communicator {}: exchange gave rank {} bytes for itself that are not "
                                                  "those it sent",
@@ -72,8 +70,7 @@ std::vector<std::string> Communicator::exchange(const std::string& mine) {
 }
 
 void Communicator::check() {
-  Sink sink;
-  sink.check(table_.poll(self_, sink.get()), Exit::communication, "communicator " + name_);
+  call_plugin(Exit::communication, "communicator " + name_, table_.poll, self_);
 }
 
 void Communicator::abort(const std::string& reason) {
@@ -82,8 +79,7 @@ void Communicator::abort(const std::string& reason) {
 
 const eng_kernel& Communicator::find(const Call& call) const {
   const auto it = kernels_.find(call.op->id);
-  if (it == kernels_.end())
-    throw Error(Exit::environment, fmt::format("communicator {} has no kernel for {}", name_, call.op->id));
+  if (it == kernels_.end()) throw fault("communicator {} has no kernel for {}", name_, call.op->id);
   return it->second;
 }
 

@@ -40,8 +40,8 @@ std::pair<std::string, Section> fallback_of(const Registry& registry, const std:
   if (name.empty()) return {};
   const Provided* other = registry.find(ENG_DEVICE_KIND, name);
   if (!other || other->facts.count("fallback"))
-    throw Error(Exit::environment, fmt::format("device {} leaves ops to device {}, which {}", device, name,
-                                               other ? "leaves ops to another" : "no plugin provides"));
+    throw fault("device {} leaves ops to device {}, which {}", device, name,
+                other ? "leaves ops to another" : "no plugin provides");
   Section options = default_options(registry, name);
   const char* key = "threads";
   if (own.has(key) && options.has(key)) options.set(key, own.settings().at(key).value, "device.threads");
@@ -60,11 +60,10 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
     : registry_(registry), device_(device) {
   eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device);
   Options options(section);
-  Sink sink;
   info_.struct_size = sizeof(info_);
-  sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
+  call_plugin(Exit::environment, "[device] " + device, table.describe, options.get(), &info_);
   if (const std::string what = wrong(info_, table); !what.empty())
-    throw Error(Exit::environment, fmt::format("device {} describes itself with {}", device, what));
+    throw fault("device {} describes itself with {}", device, what);
   info_.parallel_beside = std::max(info_.parallel_beside, 1u);
   const Candidate* own = registry.providers(ENG_DEVICE_KIND, device)[0];
   for (const Candidate* one : registry.providers(ENG_KERNELS_KIND, device))
@@ -73,8 +72,7 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
   if (other.empty()) return;
   fallback_ = std::make_unique<Kernels>(registry, other, there);
   if (!host_memory() || !fallback_->host_memory())
-    throw Error(Exit::environment,
-                fmt::format("device {} leaves ops to {}: both need memory of the host", device, other));
+    throw fault("device {} leaves ops to {}: both need memory of the host", device, other);
   info_.overhead_bytes += fallback_->info().overhead_bytes;
 }
 
@@ -85,9 +83,8 @@ std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const st
     copy_entry(list.kernels[k], kernel, fmt::format("{}: kernel {} of the list", whose, k));
     if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record ||
         !kernel.drop_state)
-      throw Error(Exit::environment, fmt::format("{}: kernel {} lacks a function", whose, kernel.op ? kernel.op : "?"));
-    if (!out.emplace(kernel.op, kernel).second)
-      throw Error(Exit::environment, fmt::format("{}: two kernels for {}", whose, kernel.op));
+      throw fault("{}: kernel {} lacks a function", whose, kernel.op ? kernel.op : "?");
+    if (!out.emplace(kernel.op, kernel).second) throw fault("{}: two kernels for {}", whose, kernel.op);
   }
   return out;
 }
@@ -122,8 +119,8 @@ const Kernels::Known& Kernels::choose(const Call& call, uint64_t* workspace) con
     while (k == known.size())
       if (!load_next(k > 0)) {
         if (fallback_) return fallback_->choose(call, workspace);
-        if (k == 0) throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
-        throw Error(Exit::environment, fmt::format("device {}, {}: {}", device_, call.op->id, answers));
+        if (k == 0) throw fault("device {} has no kernel for {}", device_, call.op->id);
+        throw fault("device {}, {}: {}", device_, call.op->id, answers);
       }
     Sink sink;
     const eng_status status = args.workspace(known[k].kernel, bytes, sink);
@@ -132,8 +129,7 @@ const Kernels::Known& Kernels::choose(const Call& call, uint64_t* workspace) con
     const auto by = [&](size_t who) { return fmt::format("plugin {}: ", known[who].plugin); };
     if (k == 1) answers = by(0) + answers;
     answers += (k ? "; " + by(k) : "") + sink.text(status);
-    if (status != ENG_UNSUPPORTED)
-      throw Error(Exit::environment, fmt::format("device {}, {}: {}", device_, call.op->id, answers));
+    if (status != ENG_UNSUPPORTED) throw fault("device {}, {}: {}", device_, call.op->id, answers);
   }
 }
 
@@ -142,19 +138,9 @@ uint64_t Kernels::workspace(const Call& call) const {
   return choose(call, &bytes), bytes;
 }
 
-CallArgs::CallArgs(const Call& call, uint32_t parallel, const eng_device_info* device) {
-  for (const Attr& a : call.attrs.list) attrs_.push_back({a.key.c_str(), a.i, a.f});
-  call_ = {sizeof(eng_call),
-           call.parallel ? call.parallel : parallel,
-           static_cast<uint32_t>(call.in.size()),
-           static_cast<uint32_t>(call.out.size()),
-           call.in.data(),
-           call.out.data(),
-           attrs_.data(),
-           static_cast<uint32_t>(attrs_.size()),
-           0,
-           device};
-}
+CallArgs::CallArgs(const Call& call, uint32_t parallel, const eng_device_info* device)
+    : attrs_(lend(call.attrs)),
+      call_(make_call(call.in, call.out, attrs_, call.parallel ? call.parallel : parallel, device)) {}
 
 eng_status CallArgs::workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& sink) const {
   const eng_status status = kernel.workspace(&call_, &bytes, sink.get());
@@ -165,10 +151,9 @@ eng_status CallArgs::workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& 
 Device::Device(Registry& registry, const std::string& name, const Section& section, uint32_t local_rank)
     : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
   Options options(section);
-  Sink sink;
   if (const auto [other, there] = fallback_of(registry, name, section); !other.empty())
     fallback_ = std::make_unique<Device>(registry, other, there, local_rank);
-  sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[device] " + name);
+  call_plugin(Exit::environment, "[device] " + name, table_.create, options.get(), local_rank, &self_);
 }
 
 Device::~Device() {
@@ -177,14 +162,12 @@ Device::~Device() {
 
 void* Device::alloc(int32_t memory, uint64_t bytes) {
   void* out = nullptr;
-  Sink sink;
-  sink.check(table_.alloc(self_, memory, bytes, &out, sink.get()),
-             memory == ENG_MEMORY_DEVICE ? Exit::device_memory : Exit::host_memory,
-             fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
+  call_plugin(memory == ENG_MEMORY_DEVICE ? Exit::device_memory : Exit::host_memory,
+              fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))), table_.alloc,
+              self_, memory, bytes, &out);
   if (!out || reinterpret_cast<uintptr_t>(out) % 4096) {
     if (out) free(memory, out, bytes);
-    throw Error(Exit::environment, fmt::format("device {}: its alloc gave {}", name_,
-                                               out ? "memory that is not aligned to 4096 bytes" : "NULL"));
+    throw fault("device {}: its alloc gave {}", name_, out ? "memory that is not aligned to 4096 bytes" : "NULL");
   }
   return out;
 }

@@ -61,8 +61,8 @@ class CallArgs {
   eng_status workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& sink) const;
 
  private:
-  std::vector<eng_attr> attrs_;
-  eng_call call_{};
+  const std::vector<eng_attr> attrs_;
+  const eng_call call_;
 };
 
 class Device {
@@ -92,9 +92,8 @@ class Device {
   // Error(Exit::environment) with the device's name and `what`.
   template <class F, class... Args>
   void call(const char* what, F function, Args... args) {
-    Sink sink;
-    sink.check(function(self_, args..., sink.get()), Exit::environment,
-               [&] { return "device " + name_ + ", " + what; });
+    const auto who = [&] { return "device " + name_ + ", " + what; };
+    call_plugin(Exit::environment, who, function, self_, args...);
   }
 
  private:

@@ -49,10 +49,9 @@ void Executor::each(const std::string& program, bool collectives, Visit visit) {
         if (!collectives && plan_.calls[one.action->call].op->collective) continue;
         eng_exec exec = runner_->where(one.action->queue);
         if (one.others) exec.queue = nullptr;
-        Sink sink;
         const auto name = [&] { return bound_.name(one); };
-        sink.check(one.kernel->launch(one.record, &exec, sink.get()), Exit::environment, name);
-        sink.check(device_.table().sync(device_.self(), nullptr, sink.get()), Exit::environment, name);
+        call_plugin(Exit::environment, name, one.kernel->launch, one.record, &exec);
+        call_plugin(Exit::environment, name, device_.table().sync, device_.self(), nullptr);
         if (visit(one)) return;
       }
 }

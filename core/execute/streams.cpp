@@ -29,19 +29,23 @@ struct Enqueued {
 class Streams final : public Runner {
  public:
   Streams(const Plan& plan, Device& device, Bound& bound, bool ranks, bool graphs)
-      : Runner(plan, device, bound, ranks), table_(device.table()), self_(device.self()) {
-    try {
-      for (const auto& program : bound.programs) {
-        programs_.emplace_back();
-        for (const BoundSegment& segment : program) add(segment, graphs);
-      }
-      for (void*& event : settled_) event = new_event();
-    } catch (...) {
-      release();
-      throw;
+      : Streams(plan, device, bound, ranks) {
+    for (const auto& program : bound.programs) {
+      programs_.emplace_back();
+      for (const BoundSegment& segment : program) add(segment, graphs);
     }
+    for (void*& event : settled_) event = new_event();
   }
-  ~Streams() override { release(); }
+  ~Streams() override {
+    table_.sync(self_, nullptr, nullptr);
+    for (auto& program : programs_)
+      for (Enqueued& segment : program)
+        for (Island& island : segment.islands)
+          if (island.graph) table_.graph_destroy(self_, island.graph);
+    for (void* event : events_) table_.event_destroy(self_, event);
+    for (void* queue : queues_)
+      if (queue) table_.queue_destroy(self_, queue);
+  }
 
   void run(size_t program, size_t number) override {
     Enqueued& segment = programs_[program][number];
@@ -86,6 +90,9 @@ class Streams final : public Runner {
   }
 
  private:
+  // Once this has ended, the destructor runs also if the other constructor throws.
+  Streams(const Plan& plan, Device& device, Bound& bound, bool ranks)
+      : Runner(plan, device, bound, ranks), table_(device.table()), self_(device.self()) {}
   // A failed call ends the program like a failed action.
   template <class F, class... Args>
   void check(const char* what, F function, Args... args) {
@@ -260,17 +267,6 @@ class Streams final : public Runner {
       reached[index_of(action.queue)] = event.end;
       recorder_->add(event);
     }
-  }
-
-  void release() {
-    table_.sync(self_, nullptr, nullptr);
-    for (auto& program : programs_)
-      for (Enqueued& segment : program)
-        for (Island& island : segment.islands)
-          if (island.graph) table_.graph_destroy(self_, island.graph);
-    for (void* event : events_) table_.event_destroy(self_, event);
-    for (void* queue : queues_)
-      if (queue) table_.queue_destroy(self_, queue);
   }
 
   const eng_device& table_;

@@ -28,8 +28,6 @@ class Counter {
 };
 
 constexpr eng_exec here = {sizeof(eng_exec), 0, nullptr};
-constexpr Queue all_queues[] = {Queue::compute, Queue::comm,  Queue::h2d, Queue::d2h,
-                                Queue::read,    Queue::write, Queue::host};
 
 // Reads the clock only if it must wait.
 void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseconds& waited) {
@@ -88,15 +86,15 @@ class Threads final : public Runner {
     Lanes& lanes = *programs_[program][segment];
     if (lanes.alone) return run(lanes, Queue::compute);
     for (Lane& lane : lanes.of) lane.done.reset();
-    for (Queue queue : all_queues)
-      if (queue != Queue::compute && !lanes.of[index_of(queue)].tasks.empty()) {
-        workers_[index_of(queue)]->lanes = &lanes;
-        workers_[index_of(queue)]->started.add();
+    const auto used = [&](size_t q) { return !lanes.of[q].tasks.empty(); };  // queue 0 computes, on this thread
+    for (size_t q = 1; q < queue_count; ++q)
+      if (used(q)) {
+        workers_[q]->lanes = &lanes;
+        workers_[q]->started.add();
       }
     run(lanes, Queue::compute);
-    for (Queue queue : all_queues)
-      if (queue != Queue::compute && !lanes.of[index_of(queue)].tasks.empty())
-        wait_timed(workers_[index_of(queue)]->finished, workers_[index_of(queue)]->runs++, waited_for(queue));
+    for (size_t q = 1; q < queue_count; ++q)
+      if (used(q)) wait_timed(workers_[q]->finished, workers_[q]->runs++, waited_for(static_cast<Queue>(q)));
   }
 
   std::optional<std::string> finish() override {

@@ -6,8 +6,7 @@ namespace eng {
 Tier::Tier(Registry& registry, const Offload::Tier& which, const Section& section, uint32_t local_rank)
     : name_(which.name), storage_(which.storage), table_(registry.table<eng_tier>(ENG_TIER_KIND, which.name)) {
   Options options(section);
-  Sink sink;
-  sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[offload] " + name_);
+  call_plugin(Exit::environment, "[offload] " + name_, table_.create, options.get(), local_rank, &self_);
 }
 
 Tier::~Tier() {
@@ -16,25 +15,22 @@ Tier::~Tier() {
 
 void* Tier::alloc(uint64_t bytes) {
   void* out = nullptr;
-  Sink sink;
-  sink.check(table_.alloc(self_, bytes, &out, sink.get()), storage_ ? Exit::disk : Exit::host_memory,
-             fmt::format("tier {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
+  call_plugin(storage_ ? Exit::disk : Exit::host_memory,
+              fmt::format("tier {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))), table_.alloc,
+              self_, bytes, &out);
   if (out && (storage_ || reinterpret_cast<uintptr_t>(out) % 4096 == 0)) return out;
   if (out) free(out, bytes);
-  throw Error(Exit::environment, fmt::format("tier {}: its alloc gave {}", name_,
-                                             out ? "memory that is not aligned to 4096 bytes" : "NULL"));
+  throw fault("tier {}: its alloc gave {}", name_, out ? "memory that is not aligned to 4096 bytes" : "NULL");
 }
 
 void Tier::read(void* arena, uint64_t offset, void* to, uint64_t bytes, const std::string& what) {
-  Sink sink;
-  sink.check(table_.read(self_, arena, offset, to, bytes, sink.get()), Exit::disk,
-             [&] { return fmt::format("tier {}, read {}", name_, what); });
+  const auto who = [&] { return fmt::format("tier {}, read {}", name_, what); };
+  call_plugin(Exit::disk, who, table_.read, self_, arena, offset, to, bytes);
 }
 
 void Tier::write(void* arena, uint64_t offset, const void* from, uint64_t bytes, const std::string& what) {
-  Sink sink;
-  sink.check(table_.write(self_, arena, offset, from, bytes, sink.get()), Exit::disk,
-             [&] { return fmt::format("tier {}, write {}", name_, what); });
+  const auto who = [&] { return fmt::format("tier {}, write {}", name_, what); };
+  call_plugin(Exit::disk, who, table_.write, self_, arena, offset, from, bytes);
 }
 
 namespace {

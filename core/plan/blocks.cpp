@@ -118,35 +118,28 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
 BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& inputs, const MicroBatch& batch) const {
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
-  Env env(t.graph.size() + 1);
-  for (Id id = 1; id <= t.graph.size(); ++id) {
-    const Symbol& v = t.graph.value(id);
+  const auto given = [&](const Symbol& v) -> View {
     switch (v.kind) {
       case SymbolKind::input:
-        env[id] = inputs[v.index];
-        break;
+        return inputs[v.index];
       case SymbolKind::param:
-        env[id] = (*batch.weights)[block.params[v.index]];
-        break;
+        return (*batch.weights)[block.params[v.index]];
       case SymbolKind::batch:
-        env[id] = batch.fields.at(v.index);
-        break;
+        return batch.fields.at(v.index);
       case SymbolKind::constant:
-        env[id] = batch.constants->at(block.tmpl)[v.index];
-        break;
+        return batch.constants->at(block.tmpl)[v.index];
       case SymbolKind::scalars:
-        env[id] = batch.scalars;
-        break;
+        return batch.scalars;
       case SymbolKind::state:
-        env[id] = (*batch.states)[b][v.index];
-        break;
+        return (*batch.states)[b][v.index];
       case SymbolKind::counters:
-        env[id] = batch.counters;
-        break;
+        return batch.counters;
       default:
-        break;
+        return {};
     }
-  }
+  };
+  Env env(t.graph.size() + 1);
+  for (Id id = 1; id <= t.graph.size(); ++id) env[id] = given(t.graph.value(id));
   return env;
 }
 

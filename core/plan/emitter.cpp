@@ -205,14 +205,14 @@ Id EmittingBuilder::add(const View& view, bool writable) {
 }
 
 const View& EmittingBuilder::view(Id id) const {
-  if (!id || id > views_.size()) throw Error(Exit::environment, "no such value");
+  if (!id || id > views_.size()) throw fault("no such value");
   return views_[id - 1];
 }
 
 Id EmittingBuilder::slice(Id value, uint64_t first, uint64_t count) {
   const View& all = view(value);
   const auto n = static_cast<uint64_t>(eng::count(all.desc));
-  if (first > n || count > n - first) throw Error(Exit::environment, "a slice reaches outside its value");
+  if (first > n || count > n - first) throw fault("a slice reaches outside its value");
   return add(eng::slice(all, first, count), writable_[value - 1]);
 }
 
@@ -234,38 +234,35 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
     inputs.push_back(i ? view(i) : View{});
     shapes.push_back(inputs.back().desc);
   }
-  if (in.size() < op.min_in || in.size() > op.max_in)
-    throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
+  if (in.size() < op.min_in || in.size() > op.max_in) throw fault("{}: wrong number of inputs", op.id);
   for (size_t k = 0; k < op.min_in; ++k)
-    if (!in[k] && !(op.optional >> k & 1U))
-      throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
-  if (op.expand) throw Error(Exit::environment, fmt::format("{} is made of other ops: only models can use it", op.id));
+    if (!in[k] && !(op.optional >> k & 1U)) throw fault("{}: input {} is missing", op.id, k);
+  if (op.expand) throw fault("{} is made of other ops: only models can use it", op.id);
   if (op.collective) {
-    if (ranks_.world.size == 1) throw Error(Exit::environment, fmt::format("{}: there is one rank", op.id));
+    if (ranks_.world.size == 1) throw fault("{}: there is one rank", op.id);
     const auto group = attrs.i("group");
     if (group < 1 || group > static_cast<int64_t>(ranks_.groups.size()))
-      throw Error(Exit::environment, fmt::format("{}: there is no group {}", op.id, group));
+      throw fault("{}: there is no group {}", op.id, group);
     attrs.list.push_back({"members", static_cast<int64_t>(ranks_.group(static_cast<Id>(group)).size()), 0});
   }
   std::string wrong = infer(op, shapes, attrs, made);
-  if (!wrong.empty()) throw Error(Exit::environment, fmt::format("{}: {}", op.id, wrong));
+  if (!wrong.empty()) throw fault("{}: {}", op.id, wrong);
   out.resize(made.size());
   for (size_t k = 0; k < made.size(); ++k) {
     if (!out[k]) {
       out[k] = add(emitter_.transient(name_, line_, made[k], place_of(inputs)), true);
     } else if (!same(view(out[k]).desc, made[k])) {
-      throw Error(Exit::environment, fmt::format("{}: output {} is {} and cannot be written into {}", op.id, k,
-                                                 describe(made[k]), describe(view(out[k]).desc)));
+      throw fault("{}: output {} is {} and cannot be written into {}", op.id, k, describe(made[k]),
+                  describe(view(out[k]).desc));
     } else if (!writable_[out[k] - 1]) {
-      throw Error(Exit::environment, fmt::format("{}: output {} is a value that may only be read", op.id, k));
+      throw fault("{}: output {} is a value that may only be read", op.id, k);
     }
     outputs.push_back(view(out[k]));
   }
   for (const InPlace& pair : op.in_place)
     if (pair.must && pair.out < outputs.size() && pair.in < inputs.size() && inputs[pair.in].buffer &&
         (inputs[pair.in].buffer != outputs[pair.out].buffer || inputs[pair.in].offset != outputs[pair.out].offset))
-      throw Error(Exit::environment,
-                  fmt::format("{} works in place: output {} must be input {}", op.id, pair.out, pair.in));
+      throw fault("{} works in place: output {} must be input {}", op.id, pair.out, pair.in);
   emitter_.action(op, std::move(inputs), std::move(outputs), std::move(attrs));
   return out;
 }

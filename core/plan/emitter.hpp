@@ -110,12 +110,12 @@ class EmittingBuilder final : public Builder {
   std::vector<char> writable_;
 };
 
-// Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:
-// how it exits if the answer is ENG_UNSUPPORTED.
-template <class F>
-void ask(const std::string& who, const EmittingBuilder& builder, F emit, Exit unsupported = Exit::environment) {
+// Calls a plugin's function, which emits through the builder. Throws what went wrong, said by `who`. `unsupported`: how
+// it exits if the answer is ENG_UNSUPPORTED.
+template <class F, class... Args>
+void ask(const std::string& who, const EmittingBuilder& builder, Exit unsupported, F function, Args... args) {
   Sink sink;
-  const eng_status status = emit(sink.get());
+  const eng_status status = function(args..., sink.get());
   builder.check(who);
   sink.check(status, status == ENG_UNSUPPORTED ? unsupported : Exit::environment, who);
 }

@@ -30,8 +30,7 @@ eng_unit Homes::unit_view(size_t u) const {
 Id Homes::part_of(int32_t role, size_t u) const {
   const Id part = r_.sharding ? r_.sharding->part(role, unit_view(u)) : 0;
   if (part > plan_.ranks.parts.size())
-    throw Error(Exit::environment,
-                fmt::format("zero {} keeps role {} as part {}, which it has not made", r_.sharding->name, role, part));
+    throw fault("zero {} keeps role {} as part {}, which it has not made", r_.sharding->name, role, part);
   return part;
 }
 

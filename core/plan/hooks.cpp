@@ -11,7 +11,7 @@ ShownSite::ShownSite(const Model& model, const Site& site, uint32_t number) {
   const Block& block = model.blocks[site.block];
   const Graph& graph = model.templates.at(block.tmpl).graph;
   const Node& node = graph.nodes[site.node];
-  for (const Attr& a : node.attrs.list) attrs.push_back({a.key.c_str(), a.i, a.f});
+  attrs = lend(node.attrs);
   shown.struct_size = sizeof shown;
   shown.block_number = site.block, shown.block = block.name.c_str();
   shown.op = node.op->id, shown.output = site.output, shown.node = site.node;
@@ -53,8 +53,7 @@ std::string Hooks::who(const Site& site) const {
 eng_desc Hooks::ask_site(const Site& site) const {
   const ShownSite here(r_.model, site, static_cast<uint32_t>(plan_.sites.size()));
   eng_desc out{};
-  Sink sink;
-  sink.check(r_.job->table.site(r_.job->self.get(), &here.shown, &out, sink.get()), Exit::usage, who(site));
+  call_plugin(Exit::usage, who(site), r_.job->table.site, r_.job->self.get(), &here.shown, &out);
   if (!out.ndim) return out;
   std::string bad = wrong_with(out);
   if (bad.empty() && out.dtype != ENG_I64 && out.dtype != ENG_F32 && out.dtype != ENG_F64)
@@ -75,17 +74,11 @@ void Hooks::after(uint32_t block, size_t node, const std::vector<View>& outputs)
     EmittingBuilder builder(emit_, plan_.ranks, r_.job->name + " " + here.shown.block, Line::sites);
     const size_t before = emit_.segment().actions.size();
     const Id value = builder.add(outputs[site.output]), into = builder.add(site.into, true);
-    ask(
-        who(site), builder,
-        [&](eng_error* error) {
-          return r_.job->table.observe(r_.job->self.get(), &builder, &here.shown, value, into, error);
-        },
-        Exit::usage);
+    ask(who(site), builder, Exit::usage, r_.job->table.observe, r_.job->self.get(), &builder, &here.shown, value, into);
     const auto& actions = emit_.segment().actions;
     for (size_t a = before; a < actions.size(); ++a)
       if (const Op& made = *plan_.calls[actions[a].call].op; made.collective)
-        throw Error(Exit::environment,
-                    fmt::format("{}: it emits {}; eng_job_api.read adds what the ranks have", who(site), made.id));
+        throw fault("{}: it emits {}; eng_job_api.read adds what the ranks have", who(site), made.id);
   }
 }
 

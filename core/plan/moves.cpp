@@ -38,11 +38,10 @@ void Moves::move(const Policy& policy, int32_t role, size_t u, size_t piece, con
                    static_cast<uint32_t>(states.size()),
                    0};
   const size_t before = emit_.segment().actions.size();
-  ask(policy.who(), builder,
-      [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
+  ask(policy.who(), builder, Exit::environment, policy.table.move, policy.self.get(), &builder, &m);
   if (written(emit_.segment(), before, to) != Written::all)
-    throw Error(Exit::environment, fmt::format("{}: its move of role {} leaves a part of dst unwritten ({}, piece {})",
-                                               policy.who(), role, homes_.unit(u).name, piece));
+    throw fault("{}: its move of role {} leaves a part of dst unwritten ({}, piece {})", policy.who(), role,
+                homes_.unit(u).name, piece);
 }
 
 // Takes a piece from `from`, which is at `at`, along a route to `to`. Where it moves between ranks, all of it runs

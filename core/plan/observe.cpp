@@ -54,9 +54,8 @@ std::vector<Observing::Result> Observing::results(size_t observer, const eng_sit
   const Observer& o = observers()[observer];
   eng_result list[16] = {};
   uint32_t n = 0;
-  Sink sink;
   const auto said = [&] { return fmt::format("{}, {}", who(o), where(site)); };
-  sink.check(o.table.results(o.self.get(), &site, list, std::size(list), &n, sink.get()), Exit::usage, said());
+  call_plugin(Exit::usage, said, o.table.results, o.self.get(), &site, list, uint32_t{std::size(list)}, &n);
   const auto refuse = [&](const std::string& why) { return Error(Exit::environment, said() + ": " + why); };
   if (n > std::size(list)) throw refuse(fmt::format("it has {} results; the limit is {}", n, std::size(list)));
   std::vector<Result> out;
@@ -79,9 +78,7 @@ void Observing::take(size_t observer, const Result& result, bool in_row, uint32_
   if (it == plan_.observed.end())
     it = plan_.observed.insert(it, {name, static_cast<uint32_t>(observer), result.combine, result.flags, {}, {}});
   if (it->observer != observer || it->combine != result.combine || it->flags != result.flags)
-    throw Error(
-        Exit::environment,
-        fmt::format("{}: it combines the results {} in two ways, or another observer gives them", who(o), name));
+    throw fault("{}: it combines the results {} in two ways, or another observer gives them", who(o), name);
   (in_row ? it->rows : it->once).push_back(number);
 }
 
@@ -130,12 +127,8 @@ void Observing::emit(size_t observer, eng_site site, const View& value, const st
   site.value = builder.add(value);
   site.scalars = site.what == ENG_SITE_SCALARS ? site.value : builder.add(scalars_beside(value));
   std::vector<eng_id> out(results.size(), 0);
-  ask(
-      said, builder,
-      [&](eng_error* error) {
-        return o.table.observe(o.self.get(), &builder, &site, out.data(), static_cast<uint32_t>(out.size()), error);
-      },
-      Exit::usage);
+  ask(said, builder, Exit::usage, o.table.observe, o.self.get(), &builder, &site, out.data(),
+      static_cast<uint32_t>(out.size()));
   const auto refuse = [&](const std::string& why) { throw Error(Exit::environment, said + ": " + why); };
   const auto& actions = emit_.segment().actions;
   for (size_t a = before; a < actions.size(); ++a)

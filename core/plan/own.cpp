@@ -35,10 +35,10 @@ void OwnTensors::check_names(const Model& model, const Rules& rules, const std::
   std::set<std::string> stored{"__metadata__"};  // as files name them
   const auto check = [&](const std::string& name) {
     if (!stored.insert(name).second)
-      throw Error(Exit::environment,
-                  fmt::format("model {}: two tensors would be stored as `{}`, or a parameter as what "
-                              "files have for themselves",
-                              model.plugin, name));
+      throw fault(
+          "model {}: two tensors would be stored as `{}`, or a parameter as what "
+          "files have for themselves",
+          model.plugin, name);
   };
   for (const Parameter& p : model.params) {
     check(p.name);
@@ -65,7 +65,7 @@ void OwnTensors::run_hooks(decltype(eng_axis::update) eng_axis::*hook, Phase pha
     const std::vector<eng_id> states = add(builder, *policy, !at_begin);
     const eng_policy_update update{sizeof(eng_policy_update), static_cast<uint32_t>(states.size()), states.data(),
                                    builder.add(plan_.scalars, at_begin), 0};
-    ask(policy->who(), builder, [&](eng_error* error) { return call(policy->self.get(), &builder, &update, error); });
+    ask(policy->who(), builder, Exit::environment, call, policy->self.get(), &builder, &update);
   }
 }
 

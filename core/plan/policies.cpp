@@ -24,11 +24,10 @@ template <class Field>
 eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field eng_view::*own) {
   eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
   eng_view before = view;
-  Sink sink;
-  sink.check(policy.table.place(policy.self.get(), unit, role, &view, sink.get()), Exit::environment, policy.who());
+  call_plugin(Exit::environment, policy.who(), policy.table.place, policy.self.get(), unit, role, &view);
   before.*own = view.*own;
   if (view.dtype != before.dtype || view.part != before.part || view.count != before.count)
-    throw Error(Exit::environment, fmt::format("{} changed another axis than its own of role {}", policy.who(), role));
+    throw fault("{} changed another axis than its own of role {}", policy.who(), role);
   return view;
 }
 
@@ -80,8 +79,7 @@ std::vector<Policy::State> Policy::states() const {
   if (!table.states) return {};
   eng_policy_state list[16] = {};
   uint32_t n = 0;
-  Sink sink;
-  sink.check(table.states(self.get(), list, std::size(list), &n, sink.get()), Exit::environment, who());
+  call_plugin(Exit::environment, who(), table.states, self.get(), list, uint32_t{std::size(list)}, &n);
   const auto wrong = [&](const std::string& what) { return Error(Exit::environment, who() + " " + what); };
   if (n > std::size(list)) throw wrong(fmt::format("has {} states of its own; the limit is {}", n, std::size(list)));
   std::vector<State> out;
@@ -92,8 +90,7 @@ std::vector<Policy::State> Policy::states() const {
     } catch (const std::exception& e) {
       throw wrong(std::string("gives states of its own: ") + e.what());
     }
-    if (const std::string bad = wrong_with(s.shape); !bad.empty())
-      throw Error(Exit::environment, fmt::format("{}, state {}: {}", who(), own, bad));
+    if (const std::string bad = wrong_with(s.shape); !bad.empty()) throw fault("{}, state {}: {}", who(), own, bad);
     if (std::any_of(out.begin(), out.end(), [&](const State& o) { return o.name == own; }))
       throw wrong("gives two states the name " + own);
     out.push_back({own, s.shape});
@@ -107,8 +104,8 @@ int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
   const int32_t out = place(*this, role, unit, &eng_view::dtype).dtype;
   const std::string text = describe({out, 0, {}});
   if (!is_float(out))
-    throw Error(Exit::environment, fmt::format("precision {} gives {} {}, which is no floating type", name, roles[role],
-                                               text.substr(0, text.find(" ("))));
+    throw fault("precision {} gives {} {}, which is no floating type", name, roles[role],
+                text.substr(0, text.find(" (")));
   return out;
 }
 
@@ -119,8 +116,7 @@ Id Sharding::part(int32_t role, const eng_unit& unit) const {
 std::vector<float> Optimizer::scalars(uint64_t update) const {
   float out[7];
   uint32_t n = 0;
-  Sink sink;
-  sink.check(table.scalars(self.get(), update, out, 7, &n, sink.get()), Exit::environment, who());
+  call_plugin(Exit::environment, who(), table.scalars, self.get(), update, out, 7u, &n);
   if (n > 7) throw Error(Exit::environment, who() + " gave more than 7 scalars");
   return std::vector<float>(out, out + n);
 }

@@ -33,8 +33,7 @@ Rules::Rules(const PlanRequest& request) : model_(request.model), rules_(request
   std::map<std::string, uint32_t> sorts;
   for (uint32_t p = 0; p < rules_.size(); ++p) {
     Rule& rule = rules_[p];
-    if (!rule.shown.struct_size)
-      throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model_.params[p].name));
+    if (!rule.shown.struct_size) throw fault("parameter {} belongs to no block", model_.params[p].name);
     rule.whole = update && request.optimizer->table.granularity == 0;
     std::string sort = request.train && frozen(p) ? "frozen" : "";
     for (size_t s = 0; update && s < states_.size(); ++s) {
@@ -54,9 +53,8 @@ Rules::Rules(const PlanRequest& request) : model_(request.model), rules_(request
 void Rules::ask_states(const Optimizer& optimizer) {
   eng_state_rule list[16] = {};
   uint32_t n = 0;
-  Sink sink;
-  sink.check(optimizer.table.states(optimizer.self.get(), list, std::size(list), &n, sink.get()), Exit::environment,
-             optimizer.who());
+  call_plugin(Exit::environment, optimizer.who(), optimizer.table.states, optimizer.self.get(), list,
+              uint32_t{std::size(list)}, &n);
   if (n > std::size(list)) wrong(optimizer, fmt::format("has {} states, the limit is {}", n, std::size(list)));
   given_.assign(list, list + n);
   std::set<std::string> names{"parameter", "gradient", "policy"};
@@ -93,27 +91,23 @@ StateOf Rules::shape(const Optimizer& optimizer, size_t state, uint32_t paramete
   io.kind = ENG_STATE_ELEMENTS;
   const std::string what =
       fmt::format("{}, state {} of {}", optimizer.who(), states_[state].name, model_.params[parameter].name);
-  if (rule.shape) {
-    Sink sink;
-    sink.check(rule.shape(optimizer.self.get(), &rules_[parameter].shown, &io, sink.get()), Exit::environment, what);
-  }
+  if (rule.shape) call_plugin(Exit::environment, what, rule.shape, optimizer.self.get(), &rules_[parameter].shown, &io);
   whole = whole || io.whole || io.kind == ENG_STATE_SHAPED;
   StateOf out{io.kind, 1, own};
   if (io.kind == ENG_STATE_BLOCKS) {
     if (!io.block || chunk % io.block)
-      throw Error(Exit::environment,
-                  fmt::format("{}: blocks of {} elements, which must be a divisor of {}", what, io.block, chunk));
+      throw fault("{}: blocks of {} elements, which must be a divisor of {}", what, io.block, chunk);
     out.per = io.block;
     out.desc = make_desc(own.dtype, {(count(own) + io.block - 1) / io.block});
   } else if (io.kind == ENG_STATE_SHAPED) {
     out.desc.ndim = io.ndim;
     std::copy(std::begin(io.dims), std::end(io.dims), out.desc.dims);
   } else if (io.kind != ENG_STATE_ELEMENTS && io.kind != ENG_STATE_NONE) {
-    throw Error(Exit::environment, fmt::format("{}: kind {} of states does not exist", what, io.kind));
+    throw fault("{}: kind {} of states does not exist", what, io.kind);
   }
   out.desc.dtype = states_[state].dtype;
   if (const std::string bad = io.kind == ENG_STATE_NONE ? "" : wrong_with(out.desc); !bad.empty())
-    throw Error(Exit::environment, fmt::format("{} {}", what, bad));
+    throw fault("{} {}", what, bad);
   return out;
 }
 

@@ -258,8 +258,8 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   }
   give_back();
   if (made == Written::some)
-    throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
-                                               r_.optimizer->name, homes_.unit(u).name));
+    throw fault("optimizer {}: its update leaves a part of weight_out unwritten ({})", r_.optimizer->name,
+                homes_.unit(u).name);
   return made == Written::all || homes_.one(u, piece.first);
 }
 
@@ -294,10 +294,8 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           static_cast<uint32_t>(ranges.size()),
                           builder.add(reads_.at(at_).counters),
                           r_.seed};
-  ask(
-      r_.optimizer->who(), builder,
-      [&](eng_error* error) { return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error); },
-      Exit::usage);
+  ask(r_.optimizer->who(), builder, Exit::usage, r_.optimizer->table.update, r_.optimizer->self.get(), &builder,
+      &update);
 }
 
 }  // namespace eng

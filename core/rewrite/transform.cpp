@@ -105,9 +105,7 @@ class Rewriting final : public Tracing {
     std::vector<Id> out;
     for (Id id : ids) {
       out.push_back(id ? of_[id] : 0);
-      if (id && !out.back())
-        throw Error(Exit::environment,
-                    fmt::format("{}, block {}: it left out an output that is read later", who(), name()));
+      if (id && !out.back()) throw fault("{}, block {}: it left out an output that is read later", who(), name());
     }
     return out;
   }
@@ -137,8 +135,7 @@ class Rewriting final : public Tracing {
     const std::vector<Id> in = mapped(node.in);
     std::vector<eng_desc> descs;
     for (Id o : node.out) descs.push_back(from_.graph.value(o).desc);
-    std::vector<eng_attr> attrs;
-    for (const Attr& a : node.attrs.list) attrs.push_back({a.key.c_str(), a.i, a.f});
+    const std::vector<eng_attr> attrs = lend(node.attrs);
     const auto number = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
     const eng_transform_call call = {sizeof(call),  n,
                                      node.op->id,   name().c_str(),
@@ -160,8 +157,8 @@ class Rewriting final : public Tracing {
     for (size_t k = 0; k < out.size(); ++k) {
       const bool known = out[k] <= block_.graph.size();
       if (out[k] && (!known || !same(shape(out[k]), descs[k])))
-        throw Error(Exit::environment, fmt::format("{}: output {} is replaced by {}, it must be {}", where, k,
-                                                   known ? describe(shape(out[k])) : "no value", describe(descs[k])));
+        throw fault("{}: output {} is replaced by {}, it must be {}", where, k,
+                    known ? describe(shape(out[k])) : "no value", describe(descs[k]));
     }
     for (size_t t : targets) used[t] = std::max<char>(used[t], replaced ? 2 : 1);
     return replaced ? out : std::vector<Id>{};
@@ -179,8 +176,7 @@ void change_flags(const Transform& transform, Model& model, Transformed& done) {
     const eng_transform_param param = shown(p);
     uint32_t flags = p.flags;
     const std::string where = fmt::format("transform {}, parameter {}", transform.name, p.name);
-    Sink sink;
-    sink.check(transform.table.flags(transform.self.get(), &param, &flags, sink.get()), Exit::usage, where);
+    call_plugin(Exit::usage, where, transform.table.flags, transform.self.get(), &param, &flags);
     if ((flags ^ p.flags) & ~(ENG_PARAM_FROZEN | ENG_PARAM_NOT_EXPORTED))
       throw Error(Exit::environment, where + ": only ENG_PARAM_FROZEN and ENG_PARAM_NOT_EXPORTED may change");
     done.flags += flags != p.flags;

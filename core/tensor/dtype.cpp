@@ -12,15 +12,13 @@ namespace {
 struct Row {
   int32_t dtype;
   const char* name;
-  const char* safetensors;
   DLDataType dlpack;
 };
 
 constexpr Row dtypes[] = {
-    {ENG_F32, "f32", "F32", {kDLFloat, 32, 1}},     {ENG_F64, "f64", "F64", {kDLFloat, 64, 1}},
-    {ENG_BF16, "bf16", "BF16", {kDLBfloat, 16, 1}}, {ENG_F16, "f16", "F16", {kDLFloat, 16, 1}},
-    {ENG_I32, "i32", "I32", {kDLInt, 32, 1}},       {ENG_I64, "i64", "I64", {kDLInt, 64, 1}},
-    {ENG_U8, "u8", "U8", {kDLUInt, 8, 1}},
+    {ENG_F32, "f32", {kDLFloat, 32, 1}}, {ENG_F64, "f64", {kDLFloat, 64, 1}}, {ENG_BF16, "bf16", {kDLBfloat, 16, 1}},
+    {ENG_F16, "f16", {kDLFloat, 16, 1}}, {ENG_I32, "i32", {kDLInt, 32, 1}},   {ENG_I64, "i64", {kDLInt, 64, 1}},
+    {ENG_U8, "u8", {kDLUInt, 8, 1}},
 };
 
 const Row& row(int32_t dtype) {
@@ -59,17 +57,8 @@ bool all_finite(const void* values, int32_t dtype, uint64_t n) {
   }
 }
 
-const char* dtype_safetensors(int32_t dtype) {
-  return row(dtype).safetensors;
-}
 DLDataType dtype_dlpack(int32_t dtype) {
   return row(dtype).dlpack;
-}
-
-std::optional<int32_t> dtype_from_safetensors(const std::string& name) {
-  for (const Row& r : dtypes)
-    if (name == r.safetensors) return r.dtype;
-  return std::nullopt;
 }
 
 uint64_t element_count(const eng_desc& desc) {

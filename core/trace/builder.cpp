@@ -12,24 +12,23 @@ Builder& self(eng_build* b) {
   return *static_cast<Builder*>(b);
 }
 
+eng_status get_status(eng_build* b, eng_error* sink) {
+  return self(b).status == ENG_OK ? ENG_OK : report(sink, self(b).status, self(b).error);
+}
+
 // Runs `call` unless an earlier one failed; exceptions become the sticky error.
 template <class F>
 eng_status guarded(eng_build* b, eng_error* sink, F call) {
   Builder& builder = self(b);
-  if (builder.status == ENG_OK) {
-    try {
+  if (builder.status == ENG_OK) try {
       call(builder);
-      return ENG_OK;
     } catch (const Error& e) {
-      builder.status = ENG_INVALID;
-      builder.error = e.what(), builder.help = e.help();
+      builder.status = ENG_INVALID, builder.error = e.what(), builder.help = e.help();
       if (e.exit() == Exit::usage) builder.exit = e.exit();
     } catch (const std::exception& e) {
-      builder.status = ENG_INVALID;
-      builder.error = e.what();
+      builder.status = ENG_INVALID, builder.error = e.what();
     }
-  }
-  return report(sink, builder.status, builder.error);
+  return get_status(b, sink);
 }
 
 // Refuses a NULL pointer; `what` names it.
@@ -37,15 +36,17 @@ void there(const void* pointer, const char* what) {
   need(pointer, "{} is NULL", what);
 }
 
-eng_status get_status(eng_build* b, eng_error* sink) {
-  return self(b).status == ENG_OK ? ENG_OK : report(sink, self(b).status, self(b).error);
+// Runs a call that gives one value.
+template <class Out, class F>
+eng_status given(eng_build* b, Out* out, eng_error* sink, F call) {
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = call(builder);
+  });
 }
 
 eng_status get_shape(eng_build* b, eng_id value, eng_desc* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
-    there(out, "out");
-    *out = builder.shape(value);
-  });
+  return given(b, out, sink, [&](Builder& builder) { return builder.shape(value); });
 }
 
 eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* sink) {
@@ -61,7 +62,7 @@ eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* s
     parameter.desc.ndim = p->ndim;
     std::copy(dims.begin(), dims.end(), parameter.desc.dims);
     if (const std::string wrong = wrong_with(parameter.desc); !wrong.empty())
-      throw Error(Exit::environment, fmt::format("parameter {} {}", parameter.name, wrong));
+      throw fault("parameter {} {}", parameter.name, wrong);
     *out = builder.param(std::move(parameter));
   });
 }
@@ -74,17 +75,11 @@ eng_status add_block(eng_build* b, const char* name, uint32_t tmpl, const eng_id
 }
 
 eng_status get_batch(eng_build* b, const char* name, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
-    there(out, "out");
-    *out = builder.batch(name ? name : "");
-  });
+  return given(b, out, sink, [&](Builder& builder) { return builder.batch(name ? name : ""); });
 }
 
 eng_status get_offers(eng_build* b, const char* name, int32_t* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
-    there(out, "out");
-    *out = builder.offers(name ? name : "");
-  });
+  return given(b, out, sink, [&](Builder& builder) { return builder.offers(name ? name : ""); });
 }
 
 eng_status add_constant(eng_build* b, const eng_desc* desc, const void* data, eng_id* out, eng_error* sink) {
@@ -94,7 +89,7 @@ eng_status add_constant(eng_build* b, const eng_desc* desc, const void* data, en
     there(out, "out");
     if (const std::string wrong = wrong_with(*desc); !wrong.empty())
       throw Error(Exit::environment, "a constant " + wrong);
-    if (desc->dtype != ENG_F32 && desc->dtype != ENG_I32) throw Error(Exit::environment, "constants are f32 or i32");
+    if (desc->dtype != ENG_F32 && desc->dtype != ENG_I32) throw fault("constants are f32 or i32");
     *out = builder.constant(*desc, data);
   });
 }
@@ -124,10 +119,8 @@ eng_status get_world(eng_build* b, uint32_t* rank, uint32_t* size, eng_error* si
 }
 
 eng_status add_group(eng_build* b, const uint32_t* ranks, uint32_t n, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
-    there(out, "out");
-    *out = builder.group(list_of<uint32_t>(ranks, n, "the list of ranks"));
-  });
+  return given(b, out, sink,
+               [&](Builder& builder) { return builder.group(list_of<uint32_t>(ranks, n, "the list of ranks")); });
 }
 
 eng_status add_part(eng_build* b, const eng_part* part, eng_id* out, eng_error* sink) {
@@ -140,10 +133,7 @@ eng_status add_part(eng_build* b, const eng_part* part, eng_id* out, eng_error* 
 }
 
 eng_status get_slice(eng_build* b, eng_id value, uint64_t first, uint64_t count, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
-    there(out, "out");
-    *out = builder.slice(value, first, count);
-  });
+  return given(b, out, sink, [&](Builder& builder) { return builder.slice(value, first, count); });
 }
 
 eng_status add_term(eng_build* b, eng_id value, const char* name, double weight, eng_error* sink) {
@@ -155,10 +145,7 @@ eng_status add_term_per(eng_build* b, eng_id value, const char* name, double wei
 }
 
 eng_status get_loss(eng_build* b, eng_id hidden, eng_id weight, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
-    there(out, "out");
-    *out = builder.loss(hidden, weight);
-  });
+  return given(b, out, sink, [&](Builder& builder) { return builder.loss(hidden, weight); });
 }
 
 const eng_build_api api = {sizeof(eng_build_api),

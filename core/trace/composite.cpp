@@ -13,7 +13,7 @@ class Expanding final : public Builder {
  public:
   Expanding(const Graph& graph, const Emit& emit) : graph_(graph), emit_(emit) {}
   eng_desc shape(Id value) override {
-    if (!value || value > graph_.size()) throw Error(Exit::environment, "no such value");
+    if (!value || value > graph_.size()) throw fault("no such value");
     return graph_.value(value).desc;
   }
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override {
@@ -46,17 +46,15 @@ struct Depth {
 std::vector<Id> dissolve(const Graph& graph, const Op& op, const std::vector<Id>& in, const Attrs& attrs,
                          const Emit& emit) {
   const Depth depth;
-  if (Depth::now() > Depth::most)
-    throw Error(Exit::environment, fmt::format("{} is made of itself, or in more than {} steps", op.id, Depth::most));
+  if (Depth::now() > Depth::most) throw fault("{} is made of itself, or in more than {} steps", op.id, Depth::most);
   const std::vector<eng_desc> want = graph.outputs(op, in, attrs);
   Expanding builder(graph, emit);
   std::vector<Id> made = op.expand(builder, graph, in, want, attrs);
   for (size_t k = 0; k < made.size(); ++k) {
     const bool there = made[k] && made[k] <= graph.size();
     if (!there || !same(graph.value(made[k]).desc, want[k]))
-      throw Error(Exit::environment, fmt::format("{}: output {} of expand is {}, but infer says {}", op.id, k,
-                                                 there ? describe(graph.value(made[k]).desc) : "no value of this block",
-                                                 describe(want[k])));
+      throw fault("{}: output {} of expand is {}, but infer says {}", op.id, k,
+                  there ? describe(graph.value(made[k]).desc) : "no value of this block", describe(want[k]));
   }
   return made;
 }
@@ -71,13 +69,14 @@ void lower(Template& block) {
       ++n;
       continue;
     }
-    if (!left--) throw Error(Exit::environment, fmt::format("{} is made of itself, or of too many ops", node.op->id));
+    if (!left--) throw fault("{} is made of itself, or of too many ops", node.op->id);
     const auto first = static_cast<std::ptrdiff_t>(nodes.size()), at = static_cast<std::ptrdiff_t>(n);
     const Emit emit = [&](const Op& op, std::vector<Id> in, Attrs attrs) {
       if (op.random)
-        throw Error(Exit::environment, fmt::format("{}: {} draws random numbers, which an op with a gradient of its "
-                                                   "own cannot be made of",
-                                                   node.op->id, op.id));
+        throw fault(
+            "{}: {} draws random numbers, which an op with a gradient of its "
+            "own cannot be made of",
+            node.op->id, op.id);
       return dissolves(op) ? dissolve(graph, op, in, attrs, emit) : graph.emit(op, std::move(in), std::move(attrs));
     };
     const std::vector<Id> made = dissolve(graph, *node.op, node.in, node.attrs, emit);
@@ -91,9 +90,7 @@ void lower(Template& block) {
         std::replace(part.in.begin(), part.in.end(), made[k], node.out[k]);
       }
       if (makers != 1)
-        throw Error(Exit::environment,
-                    fmt::format("{}: output {} of expand must be made by one of its ops, and be no other output",
-                                node.op->id, k));
+        throw fault("{}: output {} of expand must be made by one of its ops, and be no other output", node.op->id, k);
     }
     nodes.erase(nodes.begin() + at);
     nodes.insert(nodes.begin() + at, parts.begin(), parts.end());

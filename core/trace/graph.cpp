@@ -32,23 +32,21 @@ std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs
 
 std::vector<eng_desc> Graph::outputs(const Op& op, const std::vector<Id>& in, const Attrs& attrs) const {
   if (in.size() < op.min_in || in.size() > op.max_in)
-    throw Error(Exit::environment,
-                fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
-  if (op.collective) throw Error(Exit::environment, fmt::format("{} is a collective: models cannot use it", op.id));
-  if (!op.max_in) throw Error(Exit::environment, fmt::format("{} can only initialise parameters", op.id));
+    throw fault("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size());
+  if (op.collective) throw fault("{} is a collective: models cannot use it", op.id);
+  if (!op.max_in) throw fault("{} can only initialise parameters", op.id);
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {
-    if (in[k] == 0 && k < op.min_in && !(op.optional >> k & 1U))
-      throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
+    if (in[k] == 0 && k < op.min_in && !(op.optional >> k & 1U)) throw fault("{}: input {} is missing", op.id, k);
     shapes.push_back(in[k] ? value(in[k]).desc : eng_desc{});
-    if (!count(shapes.back())) throw Error(Exit::environment, fmt::format("{}: input {} has no elements", op.id, k));
+    if (!count(shapes.back())) throw fault("{}: input {} has no elements", op.id, k);
   }
   std::vector<eng_desc> out_shapes;
   std::string wrong = infer(op, shapes, attrs, out_shapes);
   if (!wrong.empty()) {
     std::string given;
     for (const auto& s : shapes) given += (given.empty() ? "" : ", ") + (s.dtype ? describe(s) : "absent");
-    throw Error(Exit::environment, fmt::format("{}: {} (inputs: {})", op.id, wrong, given));
+    throw fault("{}: {} (inputs: {})", op.id, wrong, given);
   }
   return out_shapes;
 }

@@ -15,7 +15,7 @@ class Declaring final : public Builder {
  public:
   explicit Declaring(Model& model) : model_(model), parameters_(model) {}
   eng_desc shape(Id value) override {
-    if (!value || value > model_.params.size()) throw Error(Exit::environment, "no such parameter");
+    if (!value || value > model_.params.size()) throw fault("no such parameter");
     return model_.params[value - 1].desc;
   }
   Id param(Parameter p) override { return parameters_.add(std::move(p)) + 1; }
@@ -28,7 +28,7 @@ class Declaring final : public Builder {
     model_.blocks.push_back(std::move(block));
   }
   std::vector<Id> emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) override {
-    throw Error(Exit::environment, "ops are emitted in trace, not in declare");
+    throw fault("ops are emitted in trace, not in declare");
   }
 
  private:
@@ -54,10 +54,10 @@ struct Instance {
     sink.check(table.describe(self, &info, sink.get()), Exit::environment, "model " + name);
     if (info.vocabulary < 1 || info.vocabulary > INT32_MAX || info.layers < 0 || info.attention_width < 0 ||
         info.max_length < 0)
-      throw Error(Exit::environment,
-                  fmt::format("model {} describes itself with vocabulary {}, layers {}, "
-                              "attention_width {}, max_length {}: at least one is out of range",
-                              name, info.vocabulary, info.layers, info.attention_width, info.max_length));
+      throw fault(
+          "model {} describes itself with vocabulary {}, layers {}, "
+          "attention_width {}, max_length {}: at least one is out of range",
+          name, info.vocabulary, info.layers, info.attention_width, info.max_length);
     return info;
   }
 };
@@ -86,10 +86,9 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
     throw Error(Exit::usage, fmt::format("model {} has a loss of its own, which [loss] cannot change", model.plugin),
                 "remove [loss]");
   if (n_out < 1) throw Error(Exit::environment, where + ": trace gave no output");
-  if (n_out > 8) throw Error(Exit::environment, fmt::format("{}: trace gave {} outputs, the limit is 8", where, n_out));
+  if (n_out > 8) throw fault("{}: trace gave {} outputs, the limit is 8", where, n_out);
   for (uint32_t k = 0; k < n_out; ++k) {
-    if (!out[k] || out[k] > t.graph.size())
-      throw Error(Exit::environment, fmt::format("{}: output {} is not a value of this trace", where, k));
+    if (!out[k] || out[k] > t.graph.size()) throw fault("{}: output {} is not a value of this trace", where, k);
     t.outputs.push_back(out[k]);
   }
   for (Term& term : t.terms)
@@ -123,9 +122,8 @@ void check_tables(Model& model) {
         limit_field(model, ids, rows, index.flags & ENG_INDEX_LABELS);
         const bool tokens = (index.flags & ENG_INDEX_TOKENS) && !(ids.kind == SymbolKind::batch && ids.index > 1);
         if (tokens && rows < model.info.vocabulary)
-          throw Error(Exit::environment,
-                      fmt::format("model {}, block {}: {} has a table of {} rows, the vocabulary is {}", model.plugin,
-                                  block.name, node.op->id, rows, model.info.vocabulary));
+          throw fault("model {}, block {}: {} has a table of {} rows, the vocabulary is {}", model.plugin, block.name,
+                      node.op->id, rows, model.info.vocabulary);
       }
   }
 }
@@ -170,10 +168,8 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
       for (size_t i = 0; agrees && i < block.params.size(); ++i)
         agrees = same(as_computed(model.params[block.params[i]], dtype), t.graph.value(t.params[i]).desc);
       if (!agrees)
-        throw Error(
-            Exit::environment,
-            fmt::format("model {}: block {} names template {}, but its shapes differ from the block traced for it",
-                        name, block.name, block.tmpl));
+        throw fault("model {}: block {} names template {}, but its shapes differ from the block traced for it", name,
+                    block.name, block.tmpl);
     }
     const Template& t = model.templates[block.tmpl];
     inputs.clear();

@@ -26,6 +26,11 @@ struct Attrs {
   bool operator==(const Attrs&) const = default;
 };
 
+// The attributes of a call, and the call, as plugins see them. Both borrow what they are given.
+std::vector<eng_attr> lend(const Attrs& attrs);
+eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, const std::vector<eng_attr>& attrs,
+                   uint32_t parallel = 0, const eng_device_info* device = nullptr);
+
 class Builder;
 class Gradient;
 class Graph;

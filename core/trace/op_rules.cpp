@@ -21,25 +21,6 @@ std::map<std::string, PluginOp>& known() {
 }
 constexpr uint32_t most_outputs = 16, most_inputs = 64;
 
-std::vector<eng_attr> lend(const Attrs& attrs) {
-  std::vector<eng_attr> out;
-  for (const Attr& a : attrs.list) out.push_back({a.key.c_str(), a.i, a.f});
-  return out;
-}
-
-eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, const std::vector<eng_attr>& attrs) {
-  return {sizeof(eng_call),
-          0,
-          static_cast<uint32_t>(in.size()),
-          static_cast<uint32_t>(out.size()),
-          in.data(),
-          out.data(),
-          attrs.data(),
-          static_cast<uint32_t>(attrs.size()),
-          0,
-          nullptr};
-}
-
 // The object that a plugin's rule gets: forwards its calls to `rule` and keeps the first error. Rule is Gradient or
 // Stepping.
 template <class Public, class Rule>
@@ -52,7 +33,7 @@ struct Head : Public {
 
   Head(const decltype(Public::api) api, Rule& r) : Public{api}, rule(r), attrs(lend(r.attrs())) {}
   const eng_desc& desc(eng_id id) const {
-    if (!id || id > rule.graph().size()) throw Error(Exit::environment, "no such value");
+    if (!id || id > rule.graph().size()) throw fault("no such value");
     return rule.graph().value(id).desc;
   }
 };
@@ -109,15 +90,14 @@ template <class Public>
 eng_status emit(Public* self, const char* name, const eng_id* in, uint32_t n_in, eng_id* out, uint32_t n_out,
                 const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
   guarded(self, [&](auto& head) {
-    if (!find_op(name ? name : "")) throw Error(Exit::environment, fmt::format("unknown op {}", name ? name : ""));
+    if (!find_op(name ? name : "")) throw fault("unknown op {}", name ? name : "");
     need(out || !n_out, "the list of outputs is NULL, but its count is {}", n_out);
     const auto inputs = list_of<Id>(in, n_in, "the list of inputs");
     for (Id i : inputs)
       if (i) head.desc(i);
     const auto made = head.rule.emit(name, inputs, {list_of<Attr>(attrs, n_attrs, "the list of attributes")});
     if (made.size() < n_out)
-      throw Error(Exit::environment,
-                  fmt::format("{} has {} outputs for these inputs, {} were asked for", name, made.size(), n_out));
+      throw fault("{} has {} outputs for these inputs, {} were asked for", name, made.size(), n_out);
     std::copy_n(made.begin(), n_out, out);
   });
   return reported(self, sink);
@@ -135,12 +115,10 @@ const eng_gradient_api gradient_api = {
     [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.take(k); }); },
     [](eng_gradient* g, uint32_t k, eng_id gradient) {
       guarded(g, [&](auto& h) {
-        if (!h.rule.in(k))
-          throw Error(Exit::environment, fmt::format("input {} does not exist and gets no gradient", k));
+        if (!h.rule.in(k)) throw fault("input {} does not exist and gets no gradient", k);
         const eng_desc &is = h.desc(gradient), &of = h.rule.desc(k);
         if (!same(is, of))
-          throw Error(Exit::environment, fmt::format("the gradient of input {} is {}, but the input is {}", k,
-                                                     describe(is), describe(of)));
+          throw fault("the gradient of input {} is {}, but the input is {}", k, describe(is), describe(of));
         h.rule.give(k, gradient);
       });
     },
@@ -197,7 +175,7 @@ const eng_stepping_api stepping_api = {
     [](eng_stepping* s, uint32_t k, eng_id value) {
       guarded(s, [&](auto& h) {
         h.desc(value);
-        if (k >= h.rule.node().out.size()) throw Error(Exit::environment, fmt::format("output {} does not exist", k));
+        if (k >= h.rule.node().out.size()) throw fault("output {} does not exist", k);
         h.rule.give(k, value);
       });
     },
@@ -263,7 +241,7 @@ std::vector<Id> rebuilt_from(const eng_op& theirs, const std::string& where, con
 // Refuses what contradicts itself.
 void check_op(const eng_op& theirs, const std::string& where) {
   const auto must = [&](bool right, const std::string& why) {
-    if (!right) throw Error(Exit::environment, fmt::format("{}: {}", where, why));
+    if (!right) throw fault("{}: {}", where, why);
   };
   must(theirs.in_place || !theirs.n_in_place, fmt::format("in_place is NULL, but its count is {}", theirs.n_in_place));
   must(theirs.indexes || !theirs.n_indexes, fmt::format("indexes is NULL, but its count is {}", theirs.n_indexes));
@@ -318,7 +296,7 @@ Op adapt(const eng_op& theirs, const std::string& where) {
       const auto list = lend(attrs);
       const eng_call call = make_call(in, out, list);
       const double n = flops(&call);
-      if (!(n >= 0 && n < 1e30)) throw Error(Exit::environment, fmt::format("{}: flops gave {}", where, n));
+      if (!(n >= 0 && n < 1e30)) throw fault("{}: flops gave {}", where, n);
       return n;
     };
   for (uint32_t k = 0; k < theirs.n_in_place; ++k)
@@ -383,8 +361,7 @@ void load_ops(Registry& registry) {
       eng_op copy{};
       copy_entry(theirs, copy, fmt::format("plugin {}, op {} of its list", plugin, k));
       const std::string id = copy.id ? copy.id : "", where = fmt::format("plugin {}, op {}", plugin, printable(id));
-      if (!id.starts_with(plugin + "."))
-        throw Error(Exit::environment, fmt::format("{}: its id must begin with {}.", where, plugin));
+      if (!id.starts_with(plugin + ".")) throw fault("{}: its id must begin with {}.", where, plugin);
       if (printable(id, 1000) != id)
         throw Error(Exit::environment, where + ": its id is not a name, or longer than 1000 bytes");
       check_op(copy, where);
@@ -424,6 +401,19 @@ const Op* find_op(const std::string& id) {
 
 const Op& op(const std::string& id) {
   return *find_op(id);
+}
+
+std::vector<eng_attr> lend(const Attrs& attrs) {
+  std::vector<eng_attr> out;
+  for (const Attr& a : attrs.list) out.push_back({a.key.c_str(), a.i, a.f});
+  return out;
+}
+
+eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, const std::vector<eng_attr>& attrs,
+                   uint32_t parallel, const eng_device_info* device) {
+  const auto number = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
+  return {sizeof(eng_call), parallel,     number(in),    number(out), in.data(),
+          out.data(),       attrs.data(), number(attrs), 0,           device};
 }
 
 int64_t Attrs::i(const std::string& key, int64_t fallback) const {

@@ -32,8 +32,8 @@ bool Ranks::counts(Id id) const {
 Id RanksBuilder::group(std::vector<uint32_t> ranks) {
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.world.size)
-    throw Error(Exit::environment, fmt::format("a group of ranks {} is invalid: it needs distinct ranks below {}",
-                                               fmt::join(ranks, ", "), ranks_.world.size));
+    throw fault("a group of ranks {} is invalid: it needs distinct ranks below {}", fmt::join(ranks, ", "),
+                ranks_.world.size);
   ranks_.groups.push_back(std::move(ranks));
   return static_cast<Id>(ranks_.groups.size());
 }
@@ -43,10 +43,8 @@ Id RanksBuilder::part(const eng_part& p) {
   const auto* members = known ? &ranks_.group(p.group) : nullptr;
   if (!members || p.count != members->size() || p.index >= p.count ||
       !std::count(members->begin(), members->end(), ranks_.world.rank))
-    throw Error(Exit::environment,
-                fmt::format("part {} of {} does not fit group {} of this rank", p.index, p.count, p.group));
-  if (ranks_.data_size() % p.count)
-    throw Error(Exit::environment, fmt::format("{} parts do not divide {} ranks", p.count, ranks_.data_size()));
+    throw fault("part {} of {} does not fit group {} of this rank", p.index, p.count, p.group);
+  if (ranks_.data_size() % p.count) throw fault("{} parts do not divide {} ranks", p.count, ranks_.data_size());
   ranks_.parts.push_back({p.count, p.index, p.group});
   return static_cast<Id>(ranks_.parts.size());
 }

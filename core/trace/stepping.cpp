@@ -94,7 +94,7 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
     };
     if (to.graph.value(id).kind == SymbolKind::state &&
         std::none_of(to.graph.nodes.begin(), to.graph.nodes.end(), writes))
-      throw Error(Exit::environment, "a step rule made a state that no op writes in place");
+      throw fault("a step rule made a state that no op writes in place");
   }
   to.forward = to.graph.nodes.size();
   to.skip.assign(to.forward, 0);

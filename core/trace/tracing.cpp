@@ -19,7 +19,7 @@ uint32_t Parameters::add(Parameter p) {
   if (!names_.insert(p.name).second) throw Error(Exit::environment, "parameter " + p.name + " is declared twice");
   if (!p.desc.ndim) throw Error(Exit::environment, "parameter " + p.name + " has no dimensions");
   elements_ += count(p.desc);
-  if (elements_ > int64_t{1} << 56) throw Error(Exit::environment, "all parameters have more than 2^56 elements");
+  if (elements_ > int64_t{1} << 56) throw fault("all parameters have more than 2^56 elements");
   if (const Op* op = find_op(p.init_op); !op || op->max_in)
     throw Error(Exit::environment, "parameter " + p.name + " has an unknown init op: " + p.init_op);
   p.frozen = (p.flags & ENG_PARAM_FROZEN) != 0;
@@ -39,7 +39,7 @@ static auto find_field(Fields& fields, const std::string& name) {
 }
 
 eng_desc Tracing::shape(Id value) {
-  if (!value || value > block_.graph.size()) throw Error(Exit::environment, "no such value");
+  if (!value || value > block_.graph.size()) throw fault("no such value");
   return block_.graph.value(value).desc;
 }
 
@@ -76,7 +76,7 @@ Id Tracing::constant(const eng_desc& desc, const void* data) {
 void Tracing::term(Id value, std::string name, double weight, uint32_t per) {
   constexpr size_t most = 64, longest = 40;
   const auto refuse = [&](const std::string& why) {
-    throw Error(Exit::environment, fmt::format("term `{}` of the loss: {}", printable(name, longest), why));
+    throw fault("term `{}` of the loss: {}", printable(name, longest), why);
   };
   if (!last_) refuse("only the last block may name terms");
   if (name.empty() || name.size() > longest ||
@@ -93,8 +93,8 @@ void Tracing::term(Id value, std::string name, double weight, uint32_t per) {
 }
 
 Id Tracing::loss(Id hidden, Id weight) {
-  if (!last_) throw Error(Exit::environment, "only the last block has a loss");
-  if (std::exchange(asked_loss_, true)) throw Error(Exit::environment, "the loss is asked for twice");
+  if (!last_) throw fault("only the last block has a loss");
+  if (std::exchange(asked_loss_, true)) throw fault("the loss is asked for twice");
   const Loss& loss = how_.loss;
   if (loss.name.empty()) {
     const Id labels = batch("labels");
@@ -104,9 +104,7 @@ Id Tracing::loss(Id hidden, Id weight) {
   }
   const eng_desc h = shape(hidden), w = shape(weight);
   if (h.ndim != 3 || w.ndim != 2 || h.dims[2] != w.dims[1])
-    throw Error(Exit::environment,
-                fmt::format("the loss needs hidden states (B, T, H) and a weight (V, H), not {} and {}", describe(h),
-                            describe(w)));
+    throw fault("the loss needs hidden states (B, T, H) and a weight (V, H), not {} and {}", describe(h), describe(w));
   const std::string where = "loss " + loss.name;
   Id out = 0;
   Sink sink;
@@ -130,14 +128,13 @@ std::vector<Id> Tracing::emit(const Op& op, std::vector<Id> in, std::vector<Id> 
   if (op.random) {
     const size_t site = this->site();
     if (site >= random_sites)
-      throw Error(Exit::environment,
-                  fmt::format("{}: random ops must be among the first {} ops of a block", op.id, random_sites));
+      throw fault("{}: random ops must be among the first {} ops of a block", op.id, random_sites);
     attrs.list.push_back({"site", static_cast<int64_t>(site), 0});
   }
   const Id from = in.empty() ? 0 : in[0];
   const std::vector<Id> made = block_.graph.emit(op, std::move(in), std::move(attrs));
   if (op.random && (made.size() != 1 || !same(shape(made[0]), shape(from))))
-    throw Error(Exit::environment, fmt::format("{}: the output of a random op must have the shape of input 0", op.id));
+    throw fault("{}: the output of a random op must have the shape of input 0", op.id);
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "session/checkpoint/convert.hpp"
+#include "session/dtypes.hpp"
 #include "session/json.hpp"
 #include "session/train/best.hpp"
 

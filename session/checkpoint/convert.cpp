@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "session/dtypes.hpp"
 
 namespace eng {
 namespace {

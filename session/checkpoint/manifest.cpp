@@ -10,6 +10,7 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/dtypes.hpp"
 #include "session/json.hpp"
 
 namespace eng {

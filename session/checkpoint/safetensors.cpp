@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/tensor/dtype.hpp"
+#include "session/dtypes.hpp"
 #include "session/json.hpp"
 
 namespace eng {

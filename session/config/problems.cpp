@@ -2,7 +2,6 @@
 #include "session/config/problems.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <tuple>
 
 namespace eng {
@@ -20,13 +19,6 @@ std::string summary(const std::string& name, const std::vector<Problem>& problem
 }
 
 }  // namespace
-
-std::string line_of(const std::string& text, std::size_t number) {
-  std::istringstream in(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text);
-  std::string line;
-  while (number > 0 && std::getline(in, line)) --number;
-  return number > 0 ? "" : line.substr(0, line.find_last_not_of('\r') + 1);
-}
 
 ConfigError::ConfigError(const std::string& name, const std::string& text, std::vector<Problem> problems)
     : Error(Exit::usage, summary(name, problems)), name_(name), text_(text), problems_(std::move(problems)) {

@@ -6,11 +6,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
+#include "session/text/lines.hpp"
 
 namespace eng {
-
-// Line `number` of a text, counted from 1, without its line ending; "" past the last line.
-std::string line_of(const std::string& text, std::size_t number);
 
 // A range in the file, counted in characters from 1; or (line 0) an override; or neither.
 struct TextRange {

@@ -131,7 +131,7 @@ void take_defaults(Document& document) {
 }
 
 // "JSON" or "YAML" if the text is most likely that; `line` is the one that is no TOML.
-std::string other_format(const std::string& text, const std::string& line) {
+std::string foreign_format(const std::string& text, const std::string& line) {
   const std::string begin = trimmed(text), wrong = trimmed(line);
   if (begin.starts_with('{') || wrong.starts_with('{') || wrong.starts_with("//") || wrong.starts_with("/*"))
     return "JSON";
@@ -171,7 +171,7 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
   try {
     take(parse_toml(text), {}, "", document, problems);
   } catch (const BadToml& bad) {
-    const std::string format = other_format(text, line_of(text, bad.line));
+    const std::string format = foreign_format(text, line_of(text, bad.line));
     problems.push_back(
         {"E0101",
          fmt::format("not valid TOML: {}", printable(bad.what())),

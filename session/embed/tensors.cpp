@@ -6,7 +6,7 @@
 
 #include "session/checkpoint/convert.hpp"
 #include "session/config/spelling.hpp"
-#include "session/dlpack.hpp"
+#include "session/dtypes.hpp"
 #include "session/embed/lent.hpp"
 
 namespace eng {

@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/dtypes.hpp"
 #include "session/huggingface/arrangement.hpp"
 #include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensor_names.hpp"

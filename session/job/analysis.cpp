@@ -8,6 +8,7 @@
 #include "session/job/facts.hpp"
 #include "session/job/host.hpp"
 #include "session/planning/fits.hpp"
+#include "session/ranks/common_error.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/run/changes.hpp"
 #include "session/run/record.hpp"

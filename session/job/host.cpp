@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "session/ranks/common_error.hpp"
 #include "session/ranks/exchange.hpp"
 
 namespace eng {

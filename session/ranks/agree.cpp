@@ -11,6 +11,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/manifest.hpp"
 #include "session/json.hpp"
+#include "session/ranks/common_error.hpp"
 
 namespace eng {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "session/json.hpp"
+#include "session/ranks/common_error.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/run/signals.hpp"
 #include "session/version.hpp"

@@ -19,6 +19,7 @@
 
 #include "session/config/config.hpp"
 #include "session/json.hpp"
+#include "session/ranks/common_error.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/run/run_dir.hpp"
 

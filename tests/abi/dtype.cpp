@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/dlpack.hpp"
+#include "session/dtypes.hpp"
 
 #include <catch2/catch.hpp>
 

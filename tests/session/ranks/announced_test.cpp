@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "session/ranks/common_error.hpp"
 #include "session/ranks/ranks.hpp"
 #include "tests/cli/harness.hpp"
 #include "tests/session/report/planned.hpp"

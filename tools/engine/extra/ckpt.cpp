@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/dtypes.hpp"
 #include "session/file.hpp"
 #include "session/huggingface/export.hpp"
 #include "session/json.hpp"

@@ -1,10 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/dlpack.hpp"
+#include "session/dtypes.hpp"
+
+#include "core/base/error.hpp"
 
 namespace eng {
 
+namespace {
+
+constexpr std::pair<int32_t, const char*> stored_types[] = {{ENG_F32, "F32"}, {ENG_F64, "F64"}, {ENG_BF16, "BF16"},
+                                                            {ENG_F16, "F16"}, {ENG_I32, "I32"}, {ENG_I64, "I64"},
+                                                            {ENG_U8, "U8"}};
+
+}  // namespace
+
+const char* dtype_safetensors(int32_t dtype) {
+  for (const auto& [type, name] : stored_types)
+    if (type == dtype) return name;
+  throw Error(Exit::bug, fmt::format("{} is not an element type (ENG_F32 .. ENG_U8)", dtype));
+}
+
+std::optional<int32_t> dtype_from_safetensors(const std::string& name) {
+  for (const auto& [type, stored] : stored_types)
+    if (name == stored) return type;
+  return std::nullopt;
+}
+
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
-  for (int32_t dtype = ENG_F32; dtype <= ENG_U8; ++dtype)
+  for (const auto& [dtype, name] : stored_types)
     if (const DLDataType own = dtype_dlpack(dtype);
         type.code == own.code && type.bits == own.bits && type.lanes == own.lanes)
       return dtype;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as DLPack (engine/dlpack.h), for other programs.
+// Element types and tensors as others know them: DLPack (engine/dlpack.h), safetensors.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,10 @@
 
 namespace eng {
 
-// The element type; nullopt for one that the engine does not have.
+// "F32", "BF16", "I64", ... Throws Error(Exit::bug) for what is not a type.
+const char* dtype_safetensors(int32_t dtype);
+// The inverses; nullopt for a type that the engine does not have.
+std::optional<int32_t> dtype_from_safetensors(const std::string& name);
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
 
 // A dense, row-major tensor in memory. `owner` keeps the memory alive; if it is null, the caller does.
