@@ -72,13 +72,6 @@ constexpr Name class_names[] = {{"letter", "L"},
                                 {"xdigit", "XDigit"},
                                 {"ascii", "ASCII"}};
 
-std::string plain_name(std::string_view name) {
-  std::string out;
-  for (const char c : name)
-    if (c != ' ' && c != '_' && c != '-') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
 template <std::size_t count>
 Ranges list(const CharacterRange (&ranges)[count]) {
   return Ranges(std::begin(ranges), std::end(ranges));

@@ -9,14 +9,6 @@ namespace {
 
 constexpr uint32_t category_bits = 31, newer_bit = 32;
 
-// "Old_Italic", "old italic" -> "olditalic".
-std::string plain_name(std::string_view name) {
-  std::string out;
-  for (const char c : name)
-    if (c != ' ' && c != '_' && c != '-') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
 // The characters of the runs for which `take` returns true. The first character of a run is in the bits above `shift`.
 template <class Take>
 std::vector<CharacterRange> collect(const uint32_t* table, std::size_t runs, unsigned shift, Take take) {
@@ -38,6 +30,13 @@ uint32_t category_entry(char32_t c) {
 }
 
 }  // namespace
+
+std::string plain_name(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (c != ' ' && c != '_' && c != '-') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
 
 std::optional<std::vector<CharacterRange>> unicode_property(std::string_view name) {
   const std::string wanted = plain_name(name);

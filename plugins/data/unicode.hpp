@@ -19,8 +19,10 @@ struct CharacterRange {
   char32_t first, last;
 };
 
-// Sorted ranges of the characters with this property: a general category (L, Lu) or a script (Han). Case, spaces, '-'
-// and '_' in the name are ignored. Empty if the tables have no such name.
+// A name of a property without case, spaces, '-' and '_': "Old_Italic", "old italic" -> "olditalic".
+std::string plain_name(std::string_view name);
+// Sorted ranges of the characters with this property: a general category (L, Lu) or a script (Han), whose name is
+// compared by plain_name. Empty if the tables have no such name.
 std::optional<std::vector<CharacterRange>> unicode_property(std::string_view name);
 // The category, such as "Lu".
 std::string_view unicode_category(char32_t c);

@@ -38,8 +38,8 @@ std::string script(const std::string& name) {
   const auto from = [](const fs::path& file, const fs::path& installed) {
     return file.parent_path() / fs::path(installed_data).lexically_relative(installed);
   };
-  for (const fs::path& top : {from(program, installed_commands), from(program, installed_extra),
-                              from(library, libraries), program.parent_path().parent_path().parent_path()}) {
+  for (const fs::path& top : {from(program, installed_commands), from(library, libraries),
+                              program.parent_path().parent_path().parent_path()}) {
     const fs::path file = (top / "tools" / name).lexically_normal();
     if (file.is_absolute() && fs::exists(file, none)) return shell_word(file.string());
   }

@@ -93,8 +93,7 @@ std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candid
   }
   if (!program.empty()) {
     // The installed tree, which may have been moved: lib/ or, on Debian, lib/x86_64-linux-gnu/.
-    for (const char* place : {installed_commands, installed_extra})
-      add(program.parent_path() / fs::path(installed_plugins).lexically_relative(place));
+    add(program.parent_path() / fs::path(installed_plugins).lexically_relative(installed_commands));
     add_built(program.parent_path().parent_path());  // build/tools/engine and build/plugins/NAME
   } else if (library.empty()) {
     ignored.push_back({own_link, {}, unknown_place, {}, nullptr});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A build folder that lacks a program or a plugin: the command says how it is built.
+// A build folder that lacks a plugin: the command says how it is built.
 #include <regex>
 
 #include "harness.hpp"
@@ -14,30 +14,6 @@ std::string on_one_line(const std::string& text) {
 }
 
 }  // namespace
-
-TEST_CASE("without the program engine-extra, its commands say how it is built", "[cli]") {
-  Scratch scratch;
-  fs::create_directories(scratch / "here/tools");
-  fs::copy_file(ENGINE_COMMAND, scratch / "here/tools/engine");
-  Limits alone;
-  alone.program = (scratch / "here/tools/engine").string();
-  for (const Args& args : {Args{"ckpt", "ls", "run"}, {"report", "--help"}, {"plugins", "test"}}) {
-    const Result missing = engine(scratch, args, alone);
-    INFO(missing.err);
-    CHECK(missing.exit == 3);
-    CHECK(missing.out.empty());
-    CHECK(has(missing.err, " is in the program engine-extra, which is not there: looked for "));
-    CHECK(has(missing.err, (scratch / "here/tools/engine-extra").string()));
-    CHECK(has(missing.err, "help: install the engine again"));
-  }
-  scratch.write("here/build.ninja", "");
-  const Result unbuilt = engine(scratch, {"plugins", "new", "--kind", "zero", "mine"}, alone);
-  CHECK(unbuilt.exit == 3);
-  CHECK(has(unbuilt.err, "error: `engine plugins new` is in the program engine-extra"));
-  CHECK(has(unbuilt.err, "help: build it:  ninja -C " + (scratch / "here").string() + " tools/engine-extra"));
-  CHECK(engine(scratch, {"--help"}, alone).out == engine(scratch, {"--help"}).out);
-  CHECK(engine(scratch, {"config", "--help"}, alone).exit == 0);
-}
 
 TEST_CASE("a build folder in which plugins are not built yet says so", "[cli]") {
   Scratch scratch;

@@ -51,7 +51,7 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is not a duration");
 }
 
-TEST_CASE("commands of the program engine-extra are those of engine", "[cli]") {
+TEST_CASE("each group lists its commands, and each command has its help", "[cli]") {
   Scratch scratch;
   for (const Args& command :
        {Args{"ckpt"}, {"report"}, {"config", "convert"}, {"plugins", "test"}, {"plugins", "new"}}) {

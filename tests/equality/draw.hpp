@@ -32,6 +32,8 @@ struct Group {
   std::string transforms = {};             // [[transforms]]
 };
 
+inline constexpr const char* every_strategy[] = {"none", "zero1", "zero2", "zero3", "two_level"};
+
 // Settings that must not change them.
 struct Draw {
   std::string strategy = "none";  // none, zero1, zero2, zero3, two_level

@@ -53,7 +53,6 @@ const char* const split[] = {
     "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'host'\n",
     "master = 'host'\n",
 };
-const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
 const char* const recomputes[] = {"", "policy = 'full'", "every = 2"};
 
 // Every `step`-th offload from the `shift`-th on, each with another strategy.
@@ -63,7 +62,7 @@ void same(const Group& g, size_t shift, size_t step = 1) {
   for (size_t k = shift % step; k < std::size(offloads); k += step) {
     Draw d;
     d.offload = offloads[k];
-    d.strategy = g.world == 1 ? "none" : strategies[(k + shift) % 5];
+    d.strategy = g.world == 1 ? "none" : every_strategy[(k + shift) % 5];
     d.bucket = k % 2 ? uint64_t{64} << 20 : uint64_t{g.world} * eng::chunk * 4;
     d.prefetch = static_cast<int64_t>(k % 3), d.recompute = recomputes[(k + shift) % 3];
     if (k % 3 == 2 && g.world > 1) d.live_limit = 1.5;
@@ -89,7 +88,7 @@ void same_for_ratios(const Group& g, size_t shift) {
     const std::string what = split[shift % std::size(split)];
     Draw d;
     d.offload = what + fmt::format("ratio = {}\n", ratio);
-    d.strategy = g.world == 1 ? "none" : strategies[shift % 5];
+    d.strategy = g.world == 1 ? "none" : every_strategy[shift % 5];
     d.bucket = 1, d.prefetch = static_cast<int64_t>(shift % 3), d.observe = shift % 2;
     if (shift % 3 == 2 && g.world > 1) d.live_limit = 1.5;
     INFO(describe(g) << "; " << describe(d));

@@ -92,17 +92,21 @@ void build_data(const Config& config, Registry& registry, int64_t vocabulary, bo
 // To stdout, or to a new file. Returns whether there is a file. Throws Error(usage, disk).
 bool put_text(const std::string& text, const std::string& out);
 
-// All subcommands of this program.
-void add_commands(CLI::App& app, Common& common);
-// Each adds its subcommand to the app.
+// Each adds its subcommand to the app; add_config adds `init`, too.
 void add_run(CLI::App& app, Common& common);
-void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
-void add_data(CLI::App& app, Common& common);
+void add_plan(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);
+void add_data(CLI::App& app, Common& common);
+void add_analyse(CLI::App& app, Common& common);
+void add_ckpt(CLI::App& app, Common& common);
+void add_report(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
+void add_config_convert(CLI::App& config, Common& common);
 void add_plugins(CLI::App& app, Common& common);
+void add_plugins_test(CLI::App& plugins, Common& common);
+void add_plugins_new(CLI::App& plugins, Common& common);
 void add_doctor(CLI::App& app, Common& common);
 
 }  // namespace eng

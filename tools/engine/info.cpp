@@ -20,7 +20,7 @@
 #include "session/report/plugins.hpp"
 #include "session/run/waiting.hpp"
 #include "session/version.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
@@ -118,7 +118,7 @@ void add_config(CLI::App& app, Common& common) {
       }
     put_out(schema_text(plugins, *rest));
   });
-  add_extra(*command, common);
+  add_config_convert(*command, common);
 
   auto* start = app.add_subcommand("init", "write a configuration to start from");
   auto words = std::make_shared<std::vector<std::string>>();

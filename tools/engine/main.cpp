@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `engine` command; of its program with the extra commands, too (extra.hpp).
+// The `engine` command.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -52,7 +52,11 @@ int command(int argc, char** argv) {
   common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   common.arguments.assign(argv + std::min(argc, 1), argv + argc);
   app.add_option("--plugin-path", common.plugin_paths, "folders to search for plugins first");
-  eng::add_commands(app, common);
+  // In the order of the help.
+  for (auto* add :
+       {eng::add_run, eng::add_check, eng::add_plan, eng::add_eval, eng::add_generate, eng::add_data, eng::add_analyse,
+        eng::add_ckpt, eng::add_report, eng::add_config, eng::add_plugins, eng::add_doctor})
+    add(app, common);
   try {
     try {
       app.parse(argc, argv);

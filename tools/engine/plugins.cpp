@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "session/report/plugins.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 
 namespace eng {
 
@@ -24,7 +24,8 @@ void add_plugins(CLI::App& app, Common& common) {
       throw Error(Exit::environment, "there is no plugin `" + *what + "`", near_plugins(*registry, *what));
     put_out(text);
   });
-  add_extra(*command, common);
+  add_plugins_test(*command, common);
+  add_plugins_new(*command, common);
 }
 
 }  // namespace eng

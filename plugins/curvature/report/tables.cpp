@@ -53,7 +53,7 @@ Line with(Line line, const Line& more) {
   return line;
 }
 
-std::string threshold(const Partition::Threshold& of) {
+std::string threshold_text(const Partition::Threshold& of) {
   if (!std::isfinite(of.value)) return "–";
   return std::isfinite(of.quantile)
              ? fmt::format("{} (quantile {} of what was measured)", short_number(of.value), short_number(of.quantile))
@@ -112,10 +112,10 @@ std::string summary_table(const Results& results) {
 std::string partition_table(const Results& results) {
   const Partition& of = results.partition;
   return html_table({}, {{{"decided for each"}, {of.by}},
-                         {{"functional: mean |H| above"}, {threshold(of.functional_hessian)}},
-                         {{"functional: and sparsity below"}, {threshold(of.functional_sparsity)}},
-                         {{"sensitive: mean |H| below"}, {threshold(of.sensitive_hessian)}},
-                         {{"sensitive: and sparsity above"}, {threshold(of.sensitive_sparsity)}}});
+                         {{"functional: mean |H| above"}, {threshold_text(of.functional_hessian)}},
+                         {{"functional: and sparsity below"}, {threshold_text(of.functional_sparsity)}},
+                         {{"sensitive: mean |H| below"}, {threshold_text(of.sensitive_hessian)}},
+                         {{"sensitive: and sparsity above"}, {threshold_text(of.sensitive_sparsity)}}});
 }
 
 std::string tensors_table(const Results& results) {

@@ -1,27 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code of the kernels, read from the built plugins by cuobjdump and nvdisasm: registers, spills, shared
-memory, tensor-core and fused multiply-add instructions. tests/cuda/ladder/sass.json has what is expected."""
+"""Three properties of the kernels, read from the built plugins by cuobjdump and nvdisasm: no register is kept in memory,
+attention multiplies on tensor cores, and nothing is contracted that an op rounds twice.
+
+Spills and tensor cores: the machine code of every target. Contraction: the PTX in the plugins, where a division or a root
+is one instruction and every fused multiply-add is one that the source or a function of CUDA wrote, or a contraction.
+planted.cu has a kernel that breaks each property when it is compiled so, and keeps all of them otherwise."""
 import collections
-import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 
-import flow
 from host import Failed, call, together
 from units import ROOT, TARGETS
 
-TABLE = ROOT / "tests/cuda/ladder/sass.json"
 VERSION = "13.5.37"
 WHEELS = ("nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm")
-# Kernel (a part of its name) -> why it may keep registers in memory.
-SPILLS = {
+# The keys of these tables are parts of a kernel's name.
+SPILLS = {  # why it may keep registers in memory
     "sequence::FillOf": "four draws of one counter, and the argument reduction of cos and sin",
     "step::FoldAnyOf": "the stack of finished subtrees, as deep as the number of ranks makes it",
 }
-COLUMNS = ("registers", "local", "shared", "tensor", "ffma", "instructions")
+TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile")
+FUSED = {  # why it has fused multiply-adds
+    "adamw8bit::on_cuda::update": "the op's formula: the moments",
+    "attention::forward": "products; exponentials",
+    "attention::grad_": "products; exponentials",
+    "attention::row_deltas": "products",
+    "cross_entropy::softmax": "exponentials, a logarithm",
+    "elementwise::Activation": "exponentials, the polynomial of GELU",
+    "elementwise::Gated": "exponentials, the polynomial of GELU",
+    "norm::": "sums of squares and of products",
+    "on_cuda::DtBiasOf": "exponentials, logarithms",
+    "on_cuda::HandOver": "the recurrence of the scan",
+    "on_cuda::conv<": "products; exponentials",
+    "on_cuda::conv_grad<": "products; exponentials",
+    "on_cuda::scan": "the recurrence of the scan; exponentials",
+    "optimizer::RoundedUpdateOf": "the op's formula: moments, momentum",
+    "optimizer::UpdateOf": "the op's formula: moments, momentum",
+    "product::multiply": "products",
+    "sequence::FillOf": "logarithms, cos and sin",
+    "step::sum_squares": "the op's formula: sums of squares",
+}
+TENSOR_CORES = ("HMMA", "HGMMA", "UTCHMMA", "IMMA")
+FLOAT = r"(?:\.(?:ftz|sat))*\.(?:f32|f64|f16|f16x2|bf16|bf16x2)\b"
+FUSES = re.compile(r"\b(?:fma|mad)\.(?:r[nzmp])(?:\.(?:ftz|sat|relu))*\.(?:f|bf)\d")
+# ptxas may contract what has no mode of rounding.
+LOOSE = re.compile(r"\b(?:(?:add|sub|mul)" + FLOAT + r"|mad" + FLOAT + ")")
 
 
 def tools():
@@ -37,76 +63,100 @@ def tools():
     return found("cuobjdump"), found("nvdisasm").parent
 
 
-def measured(plugin):
-    """{target: {kernel: {column: number}}} of one built plugin."""
+def listing(file, *words):
     cuobjdump, nvdisasm = tools()
-    env = {"PATH": f"{nvdisasm}:{os.environ['PATH']}"}
-    return dict(together([lambda t=t: (f"sm_{t}", measured_for(cuobjdump, env, f"sm_{t}", plugin)) for t in TARGETS]))
+    return call([cuobjdump, *words, file], {"PATH": f"{nvdisasm}:{os.environ['PATH']}"})
 
 
-def measured_for(cuobjdump, env, arch, plugin):
-    """{kernel: {column: number}} for one target, and what flow.passes says of the kernel."""
-    usage = call([cuobjdump, "-arch", arch, "-res-usage", plugin], env)
-    kernels = collections.OrderedDict()
-    for name, line in re.findall(r"Function (\S+?):\s*\n\s*(REG:.*)", usage):
-        numbers = dict(re.findall(r"(\w+):(\d+)", line))
-        kernels[name] = {"registers": int(numbers["REG"]), "shared": int(numbers.get("SHARED", 0))}
-    if not kernels:
-        raise Failed(f"{plugin} has no kernels for {arch}")
-    counts = collections.defaultdict(collections.Counter)
-    for part in re.split(r"\n\s*Function : ", call([cuobjdump, "-arch", arch, "-sass", plugin], env))[1:]:
+def named(found):
+    """A dictionary with the kernels' names in C++ as keys."""
+    names = call(["c++filt", *found]).splitlines()
+    return dict(sorted(zip(names, found.values()), key=lambda pair: pair[0]))
+
+
+def machine_code(file, arch):
+    """{kernel: {instruction: how often}} for one target."""
+    found = collections.defaultdict(collections.Counter)
+    for part in re.split(r"\n\s*Function : ", listing(file, "-arch", arch, "-sass"))[1:]:
         name, _, text = part.partition("\n")  # a kernel of two files is there twice
-        code = [one for line in text.splitlines() if (one := flow.parse(line))]
-        counts[name.strip()].update(one.head for one in code)
-        kernels[name.strip()] |= flow.passes(code)
-    for name, row in kernels.items():
-        n = counts[name]
-        row["local"] = n["LDL"] + n["STL"]
-        row["tensor"] = sum(n[k] for k in n if k in ("HMMA", "HGMMA", "UTCHMMA", "IMMA"))
-        row["ffma"] = sum(n[k] for k in n if k in ("FFMA", "FFMA2", "DFMA", "HFMA2"))
-        row["instructions"] = sum(n.values()) - n["NOP"]
-    names = call(["c++filt"] + list(kernels)).splitlines()
-    return dict(sorted(zip(names, kernels.values()), key=lambda pair: pair[0]))
+        found[name.strip()].update(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)", text))
+    if not found:
+        raise Failed(f"{file} has no kernels for {arch}")
+    return named(found)
 
 
-def compare(want, got):
-    """The faults: a column or the number of instructions differs from the table; a kernel is missing or unlisted."""
-    wrong = []
-    for arch in sorted(set(want) | set(got)):
-        have, had = got.get(arch, {}), want.get(arch, {})
-        for name in sorted(set(have) | set(had)):
-            if name not in had:
-                wrong.append(f"{arch} {name}: not in the table")
-            elif name not in have:
-                wrong.append(f"{arch} {name}: in the table, but not in the plugin")
-            else:
-                for column in COLUMNS[:-1]:
-                    if have[name][column] != had[name][column]:
-                        wrong.append(f"{arch} {name}: {column} {had[name][column]} -> {have[name][column]}")
-                if abs(have[name]["instructions"] - had[name]["instructions"]) > 0.02 * had[name]["instructions"]:
-                    wrong.append(f"{arch} {name}: {had[name]['instructions']} -> {have[name]['instructions']} instructions")
-    return wrong
+def ptx(file):
+    """{kernel: (fused multiply-adds, operations that ptxas may contract)}"""
+    found = {}
+    for name, text in re.findall(r"^\.(?:visible |weak )?\.?(?:entry|func)[^\n]*?([\w$]+)\s*\((.*?)^\}", listing(file, "-ptx"),
+                                 re.M | re.S):
+        found[name] = len(FUSES.findall(text)), len(LOOSE.findall(text))
+    if not found:
+        raise Failed(f"{file} has no PTX")
+    return named(found)
 
 
-def spilled(got):
-    return [f"{arch} {name}: {row['local']} accesses of local memory" for arch, kernels in got.items()
-            for name, row in kernels.items() if row["local"] and not any(part in name for part in SPILLS)]
+def read(file, targets=TARGETS):
+    """The machine code for each target, and under "ptx" the PTX, of a plugin or an object file."""
+    archs = [f"sm_{t}" for t in targets]
+    codes = together([lambda a=a: machine_code(file, a) for a in archs] + [lambda: ptx(file)])
+    return dict(zip([*archs, "ptx"], codes))
+
+
+def on_tensor_cores(row):
+    return any(row[k] for k in TENSOR_CORES)
+
+
+def part_of(table, name):
+    return next((part for part in table if part in name), None)
+
+
+def judge(code):
+    """{property: the kernels without it, and why}"""
+    spills, scalar, contracted = [], [], []
+    for arch, kernels in code.items():
+        for name, row in kernels.items():
+            if arch == "ptx":
+                fused, loose = row
+                if fused and not part_of(FUSED, name):
+                    contracted.append(f"{name}: {fused} fused multiply-adds, and no reason for them in FUSED of sass.py")
+                if loose:
+                    contracted.append(f"{name}: {loose} operations without a mode of rounding: compile with -fmad=false")
+                continue
+            if (local := row["LDL"] + row["STL"]) and not part_of(SPILLS, name):
+                spills.append(f"{arch} {name}: {local} accesses of local memory")
+            if part_of(TENSOR, name) and not on_tensor_cores(row):
+                scalar.append(f"{arch} {name}: no instruction of tensor cores")
+    return {"no spills": spills, "tensor cores": scalar, "nothing contracted": contracted}
+
+
+def unused(names):
+    """Keys of the tables that are in no kernel's name."""
+    return [part for table in (SPILLS, TENSOR, FUSED) for part in table if not any(part in name for name in names)]
+
+
+# ---- planted faults ----
+
+# Options for planted.cu -> the property that they break.
+PLANTED = {("-fmad=false",): None, ("-fmad=false", "-maxrregcount=24"): "no spills", ("-fmad=true",): "nothing contracted",
+           ("-fmad=false", "-DSCALAR"): "tensor cores"}
+
+
+def planted(folder):
+    """[(what is planted, what is wrong with `judge`, or "")]"""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def one(flags, broken):
+        out = folder / ("planted" + "".join(flags).replace("=", "-") + ".o")
+        call(["nvcc", "-std=c++20", "-O3", "-gencode", "arch=compute_90a,code=sm_90a", "-gencode",
+              "arch=compute_100,code=compute_100", *flags, "-c", "-o", out, ROOT / "tests/cuda/ladder/planted.cu"])
+        said = [what for what, faults in judge(read(out, ("90a",))).items() if faults]
+        wrong = "" if said == [broken] * bool(broken) else f"{broken or 'nothing'} should be said, not {said}"
+        return f"planted: {' '.join(flags)}", wrong
+
+    return together([lambda f=f, b=b: one(f, b) for f, b in PLANTED.items()])
 
 
 def nvcc_version():
     text = subprocess.run(["nvcc", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
     return re.search(r"V([\d.]+)", text)[1]
-
-
-def load():
-    return json.loads(TABLE.read_text()) if TABLE.exists() else {"nvcc": "", "plugins": {}}
-
-
-def save(plugins):
-    rows = []
-    for plugin, archs in plugins.items():
-        body = ",\n".join(f"  {json.dumps(arch)}: {{\n" + ",\n".join(
-            f"   {json.dumps(n)}: {json.dumps({c: r[c] for c in COLUMNS})}" for n, r in k.items()) + "\n  }"
-            for arch, k in archs.items())
-        rows.append(f" {json.dumps(plugin)}: {{\n{body}\n }}")
-    TABLE.write_text(f'{{"nvcc": "{nvcc_version()}", "plugins": {{\n' + ",\n".join(rows) + "\n}}\n")

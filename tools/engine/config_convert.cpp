@@ -12,7 +12,7 @@
 #include "core/base/text.hpp"
 #include "session/config/schemas.hpp"
 #include "session/config/source.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
@@ -61,17 +61,19 @@ void convert_file(const Common& common, const std::string& file, const std::stri
 
 }  // namespace
 
-void fill_convert(CLI::App& command, Common& common) {
+void add_config_convert(CLI::App& config, Common& common) {
+  auto* command = config.add_subcommand(
+      "convert", "write a configuration from a DeepSpeed file, a launch line, or Hugging Face's training arguments");
   auto file = std::make_shared<std::string>(), arguments = std::make_shared<std::string>(),
        out = std::make_shared<std::string>();
   auto ignored = std::make_shared<std::vector<std::string>>();
-  command.add_option("file", *file, "DeepSpeed's file, or arguments of another trainer as JSON or YAML");
-  command.add_option("--args", *arguments,
-                     "the launch line, in quotes, or only its flags: number of ranks, model, ...");
-  command.add_option("--ignore", *ignored, "a key that is not read, as if it were not there; may be repeated")
+  command->add_option("file", *file, "DeepSpeed's file, or arguments of another trainer as JSON or YAML");
+  command->add_option("--args", *arguments,
+                      "the launch line, in quotes, or only its flags: number of ranks, model, ...");
+  command->add_option("--ignore", *ignored, "a key that is not read, as if it were not there; may be repeated")
       ->allow_extra_args(false);
-  command.add_option("-o", *out, "file to write; stdout by default");
-  command.callback(
+  command->add_option("-o", *out, "file to write; stdout by default");
+  command->callback(
       [&common, file, arguments, ignored, out] { convert_file(common, *file, *arguments, *ignored, *out); });
 }
 

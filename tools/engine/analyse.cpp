@@ -10,7 +10,7 @@
 #include "session/report/outlet.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/signals.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 #include "tools/engine/on_ranks.hpp"
 
 namespace eng {
@@ -105,20 +105,21 @@ Exit analyse_rank(const Common& common, const AnalyseFlags& flags, Member& membe
 
 }  // namespace
 
-void fill_analyse(CLI::App& command, Common& common) {
+void add_analyse(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("analyse", "do a job on a model other than training, or go on with one");
   auto flags = std::make_shared<AnalyseFlags>();
   command
-      .add_option("target", flags->target,
-                  "a configuration; a run, whose newest checkpoint has the weights; a Hugging Face directory; or the "
-                  "directory of an analysis, to resume it")
+      ->add_option("target", flags->target,
+                   "a configuration; a run, whose newest checkpoint has the weights; a Hugging Face directory; or the "
+                   "directory of an analysis, to resume it")
       ->required();
-  add_overrides(command, flags->overrides);
-  command.add_option("--job", flags->job,
-                     fmt::format("the job's plugin: job.plugin; \"{}\" if neither names one", usual_job));
-  command.add_option("--out", flags->out, "the directory of the analysis: new, empty, or an analysis to resume");
-  command.add_option("--max-time", flags->max_time, "stop with 75 after this time, for example 3h50m");
-  add_rank_flags(command, flags->ranks);
-  command.callback([&common, flags] {
+  add_overrides(*command, flags->overrides);
+  command->add_option("--job", flags->job,
+                      fmt::format("the job's plugin: job.plugin; \"{}\" if neither names one", usual_job));
+  command->add_option("--out", flags->out, "the directory of the analysis: new, empty, or an analysis to resume");
+  command->add_option("--max-time", flags->max_time, "stop with 75 after this time, for example 3h50m");
+  add_rank_flags(*command, flags->ranks);
+  command->callback([&common, flags] {
     const Launching what{
         "analyse", flags->target, [&] {
           Opened opened = open_for_job({flags->target, flags->overrides, common.plugin_paths, {}}, flags->job);

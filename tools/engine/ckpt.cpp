@@ -18,7 +18,7 @@
 #include "session/run/run.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/text/tokenizer.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
@@ -230,14 +230,15 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
 
 }  // namespace
 
-void fill_ckpt(CLI::App& command, Common& common) {
-  command.require_subcommand(1);
+void add_ckpt(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("ckpt", "checkpoints of a run: list, verify, compare, clean up, export");
+  command->require_subcommand(1);
   auto target = std::make_shared<std::string>();
-  auto* ls = command.add_subcommand("ls", "list them");
+  auto* ls = command->add_subcommand("ls", "list them");
   ls->add_option("run", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   ls->callback([target] { put_out(checkpoint_table(rows_of(*target, false))); });
   auto flags = std::make_shared<ExportFlags>();
-  auto* out = command.add_subcommand("export", "write the weights as a directory that transformers loads");
+  auto* out = command->add_subcommand("export", "write the weights as a directory that transformers loads");
   out->add_option("run", flags->target, "a run, or one of its checkpoints")->required();
   out->add_option("--to", flags->to, "the directory to write: new or empty")->required();
   out->add_option("--dtype", flags->dtype, "element type: f32 (default), bf16, f16")
@@ -245,7 +246,7 @@ void fill_ckpt(CLI::App& command, Common& common) {
   out->add_option("--shard-bytes", flags->shard_bytes, "size limit of a file of weights; 5 GB by default")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   out->callback([&common, flags] { export_run(common, *flags); });
-  auto* check = command.add_subcommand("verify", "read and check every byte");
+  auto* check = command->add_subcommand("verify", "read and check every byte");
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   check->callback([&common, target] {
     for (const CheckpointRow& v : rows_of(*target, true)) {
@@ -255,7 +256,7 @@ void fill_ckpt(CLI::App& command, Common& common) {
   });
   auto other = std::make_shared<std::string>();
   auto* compare =
-      command.add_subcommand("diff", "compare two checkpoints, tensor by tensor; exit code 9 if they differ");
+      command->add_subcommand("diff", "compare two checkpoints, tensor by tensor; exit code 9 if they differ");
   compare->add_option("a", *target, "a run, or one of its checkpoints")->required();
   compare->add_option("b", *other, "another run or checkpoint")->required();
   compare->callback([&common, target, other] {
@@ -263,7 +264,7 @@ void fill_ckpt(CLI::App& command, Common& common) {
   });
   auto keep = std::make_shared<int64_t>(0);
   auto dry = std::make_shared<bool>(false);
-  auto* gc = command.add_subcommand("gc", "remove what was set aside or never completed, and old checkpoints");
+  auto* gc = command->add_subcommand("gc", "remove what was set aside or never completed, and old checkpoints");
   gc->add_option("run", *target, "a run directory")->required();
   gc->add_option("--keep", *keep, "number of newest complete checkpoints to keep; all if not given")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));

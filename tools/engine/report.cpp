@@ -9,7 +9,7 @@
 #include "core/base/text.hpp"
 #include "session/report/page.hpp"
 #include "session/run/run_dir.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
@@ -52,12 +52,13 @@ void report(const std::vector<std::string>& names, const std::string& out) {
 
 }  // namespace
 
-void fill_report(CLI::App& command, Common&) {
+void add_report(CLI::App& app, Common&) {
+  auto* command = app.add_subcommand("report", "one HTML page with the curves and numbers of runs");
   auto runs = std::make_shared<std::vector<std::string>>();
   auto out = std::make_shared<std::string>("report.html");
-  command.add_option("runs", *runs, "run directories, drawn over each other")->required();
-  command.add_option("-o,--out", *out, "the file to write, report.html by default; - is stdout");
-  command.callback([runs, out] { report(*runs, *out); });
+  command->add_option("runs", *runs, "run directories, drawn over each other")->required();
+  command->add_option("-o,--out", *out, "the file to write, report.html by default; - is stdout");
+  command->callback([runs, out] { report(*runs, *out); });
 }
 
 }  // namespace eng

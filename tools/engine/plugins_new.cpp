@@ -15,7 +15,7 @@
 #include "session/file.hpp"
 #include "session/plugins/paths.hpp"
 #include "session/plugins/program.hpp"
-#include "tools/engine/extra.hpp"
+#include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
@@ -209,7 +209,7 @@ std::vector<std::string> write(const Project& project) {
 std::string pkg_config_folder() {
   std::error_code error;
   const fs::path here = program_file().parent_path();
-  const fs::path plugins = here / fs::path(installed_plugins).lexically_relative(installed_extra);
+  const fs::path plugins = here / fs::path(installed_plugins).lexically_relative(installed_commands);
   const fs::path folder = (plugins / "../../../pkgconfig").lexically_normal();
   if (!fs::exists(folder / "engine-abi.pc", error)) return "";
   const std::string path = folder.string();
@@ -246,14 +246,15 @@ void make(const Common& common, const std::string& kind, const std::string& lang
 
 }  // namespace
 
-void fill_plugins_new(CLI::App& command, Common& common) {
+void add_plugins_new(CLI::App& plugins, Common& common) {
+  auto* command = plugins.add_subcommand("new", "write a plugin to start from: sources, build, check, configuration");
   auto kind = std::make_shared<std::string>(), language = std::make_shared<std::string>("cpp"),
        folder = std::make_shared<std::string>(), id = std::make_shared<std::string>();
-  command.add_option("--kind", *kind, fmt::format("{}", fmt::join(names_of(kinds), ", ")))->required();
-  command.add_option("--lang", *language, "cpp (the default), c or rust");
-  command.add_option("--id", *id, "the plugin's id; by default org.example.NAME");
-  command.add_option("dir", *folder, "a new folder; its name is the plugin's")->required();
-  command.callback([&common, kind, language, folder, id] { make(common, *kind, *language, *folder, *id); });
+  command->add_option("--kind", *kind, fmt::format("{}", fmt::join(names_of(kinds), ", ")))->required();
+  command->add_option("--lang", *language, "cpp (the default), c or rust");
+  command->add_option("--id", *id, "the plugin's id; by default org.example.NAME");
+  command->add_option("dir", *folder, "a new folder; its name is the plugin's")->required();
+  command->callback([&common, kind, language, folder, id] { make(common, *kind, *language, *folder, *id); });
 }
 
 }  // namespace eng
