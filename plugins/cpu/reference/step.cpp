@@ -11,7 +11,7 @@ namespace reference {
 namespace {
 
 uint64_t bytes_of(const eng_desc& d) {
-  return uint64_t(elements(d)) * cpu::dtype_size(d.dtype);
+  return uint64_t(elements(d)) * common::dtype_size(d.dtype);
 }
 
 void expect_count(const Call& c, size_t n_in, size_t n_out) {
@@ -218,9 +218,10 @@ struct Fold {
 }  // namespace
 
 void add_step(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<Copy>,
-                           &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>,
-                           &cpu::kernel<cpu::LossScale>, &cpu::kernel<cpu::Scaler>, &cpu::kernel<cpu::LossSeed>});
+  list.insert(list.end(),
+              {&common::kernel<Begin>, &common::kernel<GetRow>, &common::kernel<PutRow>, &common::kernel<Copy>,
+               &common::kernel<SumSquares>, &common::kernel<Finish>, &common::kernel<Fold>,
+               &common::kernel<common::LossScale>, &common::kernel<common::Scaler>, &common::kernel<common::LossSeed>});
 }
 
 }  // namespace reference

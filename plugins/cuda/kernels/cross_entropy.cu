@@ -127,7 +127,7 @@ struct Sizes {
     bytes = library + library::scratch(c, of_logits(chunk));
   }
   // Bytes of so many tokens of x.
-  int64_t bytes_of(int64_t count) const { return count * width * cpu::dtype_size(type); }
+  int64_t bytes_of(int64_t count) const { return count * width * common::dtype_size(type); }
 
   // The products for a chunk of `count` tokens.
   library::Product of_logits(int64_t count) const {
@@ -150,7 +150,7 @@ struct Sizes {
     return p;
   }
   // Elements from one token to the next of gradients of x's type in the place of logits.
-  int64_t stride() const { return row * static_cast<int64_t>(sizeof(float) / cpu::dtype_size(type)); }
+  int64_t stride() const { return row * static_cast<int64_t>(sizeof(float) / common::dtype_size(type)); }
 };
 
 // Algorithms that the library chose for the products of a chunk of `count` tokens.

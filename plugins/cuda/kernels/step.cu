@@ -143,12 +143,12 @@ struct FoldAnyOf {
   }
 };
 
-__global__ void loss_scale(cpu::ScalerRule rule, const float* state, const float* scalars_in, float* scalars) {
+__global__ void loss_scale(common::ScalerRule rule, const float* state, const float* scalars_in, float* scalars) {
   keep(scalars, scalars_in, ENG_S_COUNT);
   __syncthreads();
   if (threadIdx.x == 0) rule.begin(state, scalars);
 }
-__global__ void scaler(cpu::ScalerRule rule, const float* state_in, const float* scalars, float* state) {
+__global__ void scaler(common::ScalerRule rule, const float* state_in, const float* scalars, float* state) {
   keep(state, state_in, ENG_SCALER_COUNT);
   __syncthreads();
   if (threadIdx.x == 0) rule.after(scalars[ENG_S_OK] != 0.0f, state);
@@ -159,7 +159,7 @@ __global__ void scaler(cpu::ScalerRule rule, const float* state_in, const float*
 constexpr unsigned block = 64;
 
 int64_t bytes_of(const eng_desc& d) {
-  return elements(d) * cpu::dtype_size(d.dtype);
+  return elements(d) * common::dtype_size(d.dtype);
 }
 
 struct Begin : Exact {
@@ -277,14 +277,14 @@ struct Fold : Exact {
   }
 };
 
-struct LossScale : cpu::LossScale {
-  using cpu::LossScale::LossScale;
+struct LossScale : common::LossScale {
+  using common::LossScale::LossScale;
   void run(const Args& a, cudaStream_t stream) const {
     launch<loss_scale>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
   }
 };
-struct Scaler : cpu::Scaler {
-  using cpu::Scaler::Scaler;
+struct Scaler : common::Scaler {
+  using common::Scaler::Scaler;
   void run(const Args& a, cudaStream_t stream) const {
     launch<scaler>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
   }

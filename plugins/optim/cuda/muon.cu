@@ -160,13 +160,13 @@ struct Apply {
   int32_t weight;  // its type; 0: none
   float decay;
   static void check(const Call& c) {
-    need_counts(c, 3, 3, 1, 2), need_scalars(c.in[2]), cpu::check_weight(c, 1);
+    need_counts(c, 3, 3, 1, 2), need_scalars(c.in[2]), common::check_weight(c, 1);
     for (const eng_desc* d : {&c.in[0], &c.in[1], &c.out[0]}) need_like(*d, c.in[0], "p or o");
     c.real("weight_decay");
   }
   explicit Apply(const Call& c)
       : n(elements(c.in[0])),
-        weight(cpu::has_weight(c, 1) ? c.out[1].dtype : 0),
+        weight(common::has_weight(c, 1) ? c.out[1].dtype : 0),
         decay(static_cast<float>(c.real("weight_decay"))) {}
   void run(const Args& a, cudaStream_t stream) const {
     const auto with = [&]<class W>(W* weights) {

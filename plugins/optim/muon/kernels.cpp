@@ -11,14 +11,14 @@
 namespace muon {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::elements;
+using common::Args;
+using common::Call;
+using common::elements;
 
 constexpr int64_t chunk = 4096, lanes = 64;
 
 void need(bool right, const char* text) {
-  if (!right) throw cpu::Error{ENG_UNSUPPORTED, text};
+  if (!right) throw common::Error{ENG_UNSUPPORTED, text};
 }
 
 // All tensors have one type: f32, or on the reference device also f64. Scalars are always f32. Of the outputs the first
@@ -161,14 +161,14 @@ struct Apply {
 
   static void check(const Call& c) {
     check_types(c, fast, 2, 1);
-    cpu::check_weight(c, 1);
+    common::check_weight(c, 1);
     c.real("weight_decay");
   }
   explicit Apply(const Call& c)
       : type(c.in[0].dtype),
         n(elements(c.in[0])),
         threads(threads_of<fast>(c)),
-        weight(cpu::has_weight(c, 1) ? c.out[1].dtype : 0),
+        weight(common::has_weight(c, 1) ? c.out[1].dtype : 0),
         weight_decay(c.real("weight_decay")) {}
   void run(const Args& a) const {
     const float* scalars = a.in<float>(2);
@@ -185,7 +185,7 @@ struct Apply {
             const T kept = weight_decay != 0 ? p[i] - lr * (wd * p[i]) : p[i];
             p[i] = kept - lr * o[i];
           }
-          cpu::cast_weight(weight, a.out<float>(0), a.out<void>(1), at, end);
+          common::cast_weight(weight, a.out<float>(0), a.out<void>(1), at, end);
         }
       });
     });
@@ -194,7 +194,7 @@ struct Apply {
 
 }  // namespace
 
-const eng_kernels cpu_kernels = cpu::kernel_table<Momentum<true>, Normalize<true>, Apply<true>>;
-const eng_kernels reference_kernels = cpu::kernel_table<Momentum<false>, Normalize<false>, Apply<false>>;
+const eng_kernels cpu_kernels = common::kernel_table<Momentum<true>, Normalize<true>, Apply<true>>;
+const eng_kernels reference_kernels = common::kernel_table<Momentum<false>, Normalize<false>, Apply<false>>;
 
 }  // namespace muon
