@@ -49,8 +49,10 @@ __global__ void put_row(const char* row, const char* rows_in, const int64_t* cou
   if (threadIdx.x == 0) counters[ENG_C_MICRO] = micro + 1;
 }
 
-__global__ void loss_seed(const float* scalars, float weight, float* out) {
-  if (threadIdx.x == 0) out[0] = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * weight;
+// per_label: the term is divided by the labels that count; the weight of any other one contains its divisor.
+__global__ void loss_seed(const float* scalars, float weight, bool per_label, float* out) {
+  const float divided = per_label ? scalars[ENG_S_INV_TOKENS] : 1.0f;
+  if (threadIdx.x == 0) out[0] = divided * scalars[ENG_S_LOSS_SCALE] * weight;
 }
 
 constexpr int chunk = 4096, lanes = 64;
@@ -208,13 +210,14 @@ struct PutRow : Exact {
 struct LossSeed : Exact {
   static constexpr const char* op = ENG_OP_LOSS_SEED;
   float weight;
-  explicit LossSeed(const Call& c) : weight(static_cast<float>(c.real("weight"))) {}
+  bool per_label;
+  explicit LossSeed(const Call& c)
+      : weight(static_cast<float>(c.real("weight"))), per_label(c.integer_or("labels", 1) != 0) {}
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1), need_scalars(c.in[0]), need_tensor(c.out[0], ENG_F32, 1, "out");
-    need(c.integer_or("labels", 1) != 0, "terms of the loss that are not divided by labels have no kernel yet");
   }
   void run(const Args& a, cudaStream_t stream) const {
-    launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, a.out<float>(0));
+    launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, per_label, a.out<float>(0));
   }
 };
 

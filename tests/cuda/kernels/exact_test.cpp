@@ -59,11 +59,13 @@ TEST_CASE("emulated cuda: the step's own ops, exactly") {
   check_exact({ENG_OP_PUT_ROW, {row, rows, count}, {rows.d, k}, {}, {{0, 1}, {1, 2}}});
   const Tensor wide = random_normal(random, ENG_F32, {5}), all = random_normal(random, ENG_F32, {4, 5});
   check_exact({ENG_OP_PUT_ROW, {wide, all, count}, {all.d, k}, {}, {{0, 1}, {1, 2}}});
+  Tensor of_loss = scalars;
+  of_loss.as<float>()[ENG_S_INV_TOKENS] = 0.3f;
   for (const double weight : {1.0, 1e-4, -0.3})
-    check_exact({ENG_OP_LOSS_SEED,
-                 {scalars_of(1, 0.5f, 1e-3f, 0.1f, 0.2f)},
-                 {desc(ENG_F32, {1})},
-                 {real("weight", weight), whole("dtype", ENG_F32)}});
+    for (const int64_t labels : {1, 0}) {
+      const std::vector<eng_attr> attrs = {real("weight", weight), whole("dtype", ENG_F32), whole("labels", labels)};
+      check_exact({ENG_OP_LOSS_SEED, {of_loss}, {desc(ENG_F32, {1})}, attrs});
+    }
   for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16})
     check_exact({ENG_OP_SUM_SQUARES, {random_normal(random, type, {3 * 4096}, 3.0)}, {desc(ENG_F32, {3})}});
   const Tensor table = random_normal(random, ENG_F32, {9, 3});

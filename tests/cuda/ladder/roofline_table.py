@@ -71,6 +71,7 @@ RULES = (
 SINGLE = "single elements: rows of no whole vectors, or too long for shared memory"
 # A part of a kernel's name -> why memory does not bound it, or need not.
 OTHERS = {
+    "layout::": "bytes are moved in units of up to 16, which are as wide as the sizes allow",
     "relu::": "behind products for which the library has no epilogue; eight elements of a thread",
     "each_row<1,": SINGLE,
     "norm::forward<1,": SINGLE,
