@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../common/lanes.hpp"
 #include "../../common/loss_seed.hpp"
 #include "../../common/scaler.hpp"
 #include "reference.hpp"
@@ -172,8 +173,7 @@ struct Finish {
     keep(counters, a.in<int64_t>(3), bytes_of(c.in[3]));
     const RealsOut scalars(c, a, 0);
 
-    double sum = 0;
-    for (int64_t i = 0; i < elements(c.in[0]); ++i) sum += partials[i];
+    const double sum = common::sum_in_lanes(elements(c.in[0]), [&](int64_t i) { return partials[i]; });
     const double scale = scalars[ENG_S_LOSS_SCALE], norm = std::sqrt(sum) / scale;
     const bool ok = std::isfinite(norm);
     scalars.set(ENG_S_NORM, norm);

@@ -3,9 +3,9 @@
 // at a time, never those of all.
 #include <algorithm>
 
+#include "../../common/cuda/lanes.cuh"
 #include "list.hpp"
 #include "product.cuh"
-#include "sum_in_order.cuh"
 
 namespace cuda {
 namespace cross_entropy {
@@ -89,8 +89,8 @@ __global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t 
   }
 }
 
-__global__ void total(const float* losses, int64_t n, float* loss) {
-  const double sum = sum_in_order(losses, n);
+__global__ void __launch_bounds__(lanes_block) total(const float* losses, int64_t n, float* loss) {
+  const double sum = sum_in_lanes(losses, n);
   if (threadIdx.x == 0) *loss = static_cast<float>(sum);
 }
 
@@ -228,8 +228,8 @@ struct Chunks {
   }
   // The loss, and the sum `z` of the squares if there are any.
   void add_up(const Args& a, float* z, cudaStream_t stream) const {
-    launch<total>(1, order_block, sizeof(OrderTiles), stream, losses(a), sizes.tokens, a.out<float>(0));
-    if (sizes.has_z) launch<total>(1, order_block, sizeof(OrderTiles), stream, squares(a), sizes.tokens, z);
+    launch<total>(1, lanes_block, sizeof(Lanes), stream, losses(a), sizes.tokens, a.out<float>(0));
+    if (sizes.has_z) launch<total>(1, lanes_block, sizeof(Lanes), stream, squares(a), sizes.tokens, z);
   }
 
   // Calls then(chunk, first) for each chunk, whose logits have become gradients of type D, if these are asked for.

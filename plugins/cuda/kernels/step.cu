@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "../../common/cuda/glue.hpp"
+#include "../../common/cuda/lanes.cuh"
 #include "../../common/scaler.hpp"
 #include "list.hpp"
-#include "sum_in_order.cuh"
 
 namespace cuda {
 namespace step {
@@ -75,10 +75,11 @@ __global__ void sum_squares(const T* x, float* out) {
   if (lane == 0) out[blockIdx.x] = fold[0];
 }
 
-__global__ void finish(const float* partials, int64_t n, const float* table, int64_t columns, const float* scalars_in,
-                       const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
+__global__ void __launch_bounds__(lanes_block)
+    finish(const float* partials, int64_t n, const float* table, int64_t columns, const float* scalars_in,
+           const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
   keep(scalars, scalars_in, ENG_S_COUNT), keep(counters, counters_in, ENG_C_COUNT);
-  const double sum = sum_in_order(partials, n);
+  const double sum = sum_in_lanes(partials, n);
   if (threadIdx.x) return;
   const double scale = scalars[ENG_S_LOSS_SCALE], norm = sqrt(sum) / scale;
   const bool ok = norm - norm == 0.0;  // finite
@@ -247,7 +248,7 @@ struct Finish : Exact {
     c.real("max_norm");
   }
   void run(const Call& c, const Args& a, cudaStream_t stream) const {
-    launch<finish>(1, order_block, sizeof(OrderTiles), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
+    launch<finish>(1, lanes_block, sizeof(Lanes), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
                    columns(c.in[1]), a.in<float>(2), a.in<int64_t>(3), a.out<float>(0), a.out<int64_t>(1), max_norm);
   }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "../../common/lanes.hpp"
 #include "../../common/parallel.hpp"
 #include "../../common/weight.hpp"
 #include "muon.hpp"
@@ -134,13 +135,13 @@ struct Normalize {
     by_type(type, [&]<class T>(T) {
       const T* u = a.in<T>(0);
       T* x = a.out<T>(0);
-      double *partial = a.scratch<double>(), sum = 0;
+      double* partial = a.scratch<double>();
       cpu::parallel_for(threads, [&](unsigned thread, unsigned all) {
         const cpu::Share share = cpu::share_of(chunks, thread, all);
         for (int64_t k = share.first; k < share.last; ++k)
           partial[k] = double(sum_squares(u + k * chunk, n - k * chunk < chunk ? n - k * chunk : chunk));
       });
-      for (int64_t k = 0; k < chunks; ++k) sum = sum + partial[k];
+      const double sum = common::sum_in_lanes(chunks, [&](int64_t k) { return partial[k]; });
       const T by = T(1.0 / (std::sqrt(sum) + eps));
       shares(threads, n, [&](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) x[i] = by * u[i];
