@@ -47,7 +47,8 @@
  * then the lanes are folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f; out: (n) f32.
  * EXACT. */
 #define ENG_OP_SUM_SQUARES "eng.sum_squares/1"
-/* norm = sqrt(sum of partials in order, in f64) / scalars[LOSS_SCALE]; ok = norm is finite;
+/* norm = sqrt(sum of partials) / scalars[LOSS_SCALE], in f64: lane j of 1,024 adds partials j, j+1024, ... in order, then
+ * the lanes are folded in a balanced tree (j + j+512, then +256, ...); ok = norm is finite;
  * clip = (max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1) / scalars[LOSS_SCALE];
  * scalars[LR..] = table[counters[UPDATES]]; if ok, counters[UPDATES] += 1.
  * in: partials (n) f32, table (steps, columns) f32, scalars, counters; out: scalars, counters.

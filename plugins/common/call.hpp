@@ -12,11 +12,7 @@
 #include "engine/ops.h"
 #include "error.hpp"
 
-namespace cpu {
-
-using common::Error;
-using common::guarded;
-using common::report;
+namespace common {
 
 inline uint32_t dtype_size(int32_t dtype) {
   return dtype == ENG_F64 || dtype == ENG_I64 ? 8 : dtype == ENG_BF16 || dtype == ENG_F16 ? 2 : dtype == ENG_U8 ? 1 : 4;
@@ -106,4 +102,4 @@ struct Args {
   }
 };
 
-}  // namespace cpu
+}  // namespace common

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace cpu {
+namespace common {
 
 // A value of f32 or f64 is rounded once. They are read as f32, so arithmetic with them is in f32.
 struct Bf16 {
@@ -84,4 +84,4 @@ inline F16::operator float() const {
   return to_f32(*this);
 }
 
-}  // namespace cpu
+}  // namespace common

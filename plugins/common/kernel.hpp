@@ -20,7 +20,7 @@
 
 #include "call.hpp"
 
-namespace cpu {
+namespace common {
 
 template <class K>
 struct KernelGlue {
@@ -126,4 +126,4 @@ template <class... K>
 inline constexpr eng_kernels kernel_table = {
     .struct_size = sizeof(eng_kernels), .count = sizeof...(K), .kernels = kernel_list<K...>};
 
-}  // namespace cpu
+}  // namespace common

@@ -9,7 +9,7 @@
 
 #include "kernel.hpp"
 
-namespace cpu {
+namespace common {
 
 struct OneThread {
   template <class F>
@@ -182,4 +182,4 @@ struct ConcatKernel {
   }
 };
 
-}  // namespace cpu
+}  // namespace common

@@ -6,7 +6,7 @@
 #include "kernel.hpp"
 #include "reals.hpp"
 
-namespace cpu {
+namespace common {
 
 struct LossSeed {
   static constexpr const char* op = ENG_OP_LOSS_SEED;
@@ -33,4 +33,4 @@ struct LossSeed {
   }
 };
 
-}  // namespace cpu
+}  // namespace common

@@ -17,7 +17,7 @@
 
 #include "engine/ops.h"
 
-namespace cpu {
+namespace common {
 
 using PhiloxWords = std::array<uint32_t, 4>;
 
@@ -71,4 +71,4 @@ inline uint32_t dropout_threshold(double p) {
   return static_cast<uint32_t>(p * 0x1p32);
 }
 
-}  // namespace cpu
+}  // namespace common

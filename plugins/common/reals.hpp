@@ -5,7 +5,7 @@
 #include "call.hpp"
 #include "half.hpp"
 
-namespace cpu {
+namespace common {
 
 inline bool is_half(const eng_desc& d) {
   return d.dtype == ENG_BF16 || d.dtype == ENG_F16;
@@ -39,4 +39,4 @@ struct Reals {
   }
 };
 
-}  // namespace cpu
+}  // namespace common

@@ -6,7 +6,7 @@
 #include "half.hpp"
 #include "philox.hpp"
 
-namespace cpu {
+namespace common {
 
 struct Rounding {
   uint64_t seed;
@@ -55,4 +55,4 @@ inline void check_rounded(const Call& c, size_t states, size_t counters) {
        "first must be a multiple of 32, stream at least 0 and below 2^31");
 }
 
-}  // namespace cpu
+}  // namespace common

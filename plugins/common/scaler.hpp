@@ -14,7 +14,7 @@
 #define ENG_HOST_DEVICE
 #endif
 
-namespace cpu {
+namespace common {
 
 struct ScalerRule {
   enum { scale, good, overflows, skipped };  // of the state
@@ -95,4 +95,4 @@ struct Scaler {
   }
 };
 
-}  // namespace cpu
+}  // namespace common

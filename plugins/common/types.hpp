@@ -11,6 +11,8 @@
 
 namespace cpu {
 
+using namespace common;  // calls, errors and numbers, for all kernels of this device
+
 inline void need_f32(const eng_desc& d, const char* what) {
   if (d.dtype != ENG_F32) throw Error{ENG_UNSUPPORTED, std::string(what) + " must be f32, it is " + describe(d)};
 }

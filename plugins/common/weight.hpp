@@ -5,7 +5,7 @@
 #include "call.hpp"
 #include "half.hpp"
 
-namespace cpu {
+namespace common {
 
 // Output `k` is the weight, if there is one; it is the last output that an update may have.
 inline bool has_weight(const Call& c, size_t k) {
@@ -32,4 +32,4 @@ inline void cast_weight(int32_t type, const float* p, void* weight, int64_t firs
   if (type == ENG_F16) cast_range(p, static_cast<F16*>(weight), first, last);
 }
 
-}  // namespace cpu
+}  // namespace common

@@ -4,8 +4,8 @@
 namespace cuda {
 namespace {
 
+using common::Call;
 using common::Error;
-using cpu::Call;
 using sdpa::Shape;
 
 // Places in eng_device_info.settings.

@@ -26,7 +26,7 @@ struct AttentionChoice {
 };
 // For eng.attention/1 or, with `backward`, its gradient. Throws Error if [device] attention = "cudnn" and cuDNN cannot
 // serve the call.
-AttentionChoice choose_attention(const cpu::Call& call, bool backward);
+AttentionChoice choose_attention(const common::Call& call, bool backward);
 
 // Refuses what the installed cuDNN does beyond the plan. Throws Error(ENG_UNAVAILABLE), which names both versions.
 [[noreturn]] void refuse_installed(const AttentionChoice& choice, uint64_t installed, const std::string& what);

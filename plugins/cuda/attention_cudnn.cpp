@@ -13,8 +13,8 @@ namespace cuda {
 namespace served {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
+using common::Args;
+using common::Call;
 
 // Another cuDNN than that of the plan may choose other engines.
 std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choice, double scale) {
@@ -104,7 +104,7 @@ void drop(void* made) {
 
 template <bool backward>
 struct Dispatcher {
-  static constexpr const eng_kernel& by_cudnn = cpu::kernel<ByCudnn<backward>>;
+  static constexpr const eng_kernel& by_cudnn = common::kernel<ByCudnn<backward>>;
   inline static const eng_kernel* own = nullptr;  // the kernel that was in the list
 
   // ask(kernel) returns the status of the one that computes the call.

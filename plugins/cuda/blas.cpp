@@ -285,7 +285,7 @@ bool possible(const Product& p) {
   return std::min({p.m, p.n, p.k}) > 0 && std::max({p.m, p.n, p.k}) <= INT_MAX;
 }
 
-uint64_t scratch_of(const cpu::Call& call, const Product& p) {
+uint64_t scratch_of(const common::Call& call, const Product& p) {
   return possible(p) ? call.device.settings[workspace_setting] : 0;
 }
 

@@ -7,8 +7,8 @@
 namespace cuda {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
+using common::Args;
+using common::Call;
 
 void need_reachable(const void* address, const char* what) {
   cudaPointerAttributes a{};
@@ -25,13 +25,13 @@ struct Copy {
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   static void check(const Call& c) {
     if (c.in.size() != 1 || c.out.size() != 1) throw Error{ENG_INVALID, "takes one tensor and gives one"};
-    if (c.in[0].dtype != c.out[0].dtype || cpu::elements(c.in[0]) != cpu::elements(c.out[0]))
+    if (c.in[0].dtype != c.out[0].dtype || common::elements(c.in[0]) != common::elements(c.out[0]))
       throw Error{ENG_INVALID, "x and its copy must have the same type and shape"};
   }
   Device& device;
   uint64_t bytes;
   Copy(const Call& c, void* on)
-      : device(of(on)), bytes(static_cast<uint64_t>(cpu::elements(c.out[0])) * cpu::dtype_size(c.out[0].dtype)) {}
+      : device(of(on)), bytes(static_cast<uint64_t>(common::elements(c.out[0])) * common::dtype_size(c.out[0].dtype)) {}
 
   struct Bound {
     const Copy& k;
@@ -54,7 +54,7 @@ struct Copy {
 }  // namespace
 
 void add_copy(List& list) {
-  list.push_back(&cpu::kernel<Copy>);
+  list.push_back(&common::kernel<Copy>);
 }
 
 }  // namespace cuda

@@ -13,10 +13,10 @@
 
 namespace curvature {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::elements;
-using cpu::Error;
+using common::Args;
+using common::Call;
+using common::elements;
+using common::Error;
 
 inline void need(bool holds, const std::string& rule) {
   if (!holds) throw Error{ENG_INVALID, rule};
@@ -100,7 +100,7 @@ inline void check_count(const Call& c, bool wide) {
   if (type != ENG_F32 && type != ENG_BF16 && type != ENG_F16 && !(wide && type == ENG_F64))
     throw Error{ENG_UNSUPPORTED, "x must be f32, bf16 or f16"};
   for (const eng_desc* d : {&c.in[1], &c.out[0]})
-    need(d->dtype == ENG_I64 && d->ndim == 2 && d->dims[0] == 2 && d->dims[1] == cpu::columns(c.in[0]),
+    need(d->dtype == ENG_I64 && d->ndim == 2 && d->dims[0] == 2 && d->dims[1] == common::columns(c.in[0]),
          "the counts must be i64 (2, units of x)");
   need(c.real("threshold") >= 0, "threshold must be at least 0");
 }

@@ -21,8 +21,8 @@ struct Drawing {
   uint64_t seed;
   uint32_t stream;
 
-  cpu::PhiloxWords words(uint32_t purpose, uint32_t counter, uint64_t block) const {
-    return cpu::philox4x32_10(block, counter | uint64_t{stream + (purpose << 28)} << 32, seed);
+  common::PhiloxWords words(uint32_t purpose, uint32_t counter, uint64_t block) const {
+    return common::philox4x32_10(block, counter | uint64_t{stream + (purpose << 28)} << 32, seed);
   }
   bool negative(uint64_t e, uint32_t counter) const {
     const uint64_t j = e % 1024 / 32;
@@ -32,7 +32,7 @@ struct Drawing {
     return limit >> 32 || words(2, 0, e / 32 * 8 + e % 8)[e % 32 / 8] < static_cast<uint32_t>(limit);
   }
   double normal(uint64_t e, uint32_t counter) const {
-    const cpu::PhiloxWords w = words(3, counter, e / 32 * 8 + e % 8);
+    const common::PhiloxWords w = words(3, counter, e / 32 * 8 + e % 8);
     const Normals two = e % 32 < 16 ? normals_of(w[0], w[1]) : normals_of(w[2], w[3]);
     return e % 16 < 8 ? two.first : two.second;
   }

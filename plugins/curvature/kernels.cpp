@@ -112,7 +112,8 @@ struct CopyBits {
   int64_t n, size;
   unsigned threads;
   static void check(const Call& c) { check_copy(c); }
-  explicit CopyBits(const Call& c) : n(elements(c.in[0])), size(cpu::dtype_size(c.in[0].dtype)), threads(c.parallel) {}
+  explicit CopyBits(const Call& c)
+      : n(elements(c.in[0])), size(common::dtype_size(c.in[0].dtype)), threads(c.parallel) {}
   void run(const Args& a) const {
     each_part(threads, n, [&](int64_t first, int64_t last) {
       std::memcpy(a.out<char>(0) + first * size, a.in<char>(0) + first * size,
@@ -131,8 +132,8 @@ struct Count {
   unsigned threads;
   static void check(const Call& c) { check_count(c, false); }
   explicit Count(const Call& c)
-      : rows(cpu::rows(c.in[0])),
-        units(cpu::columns(c.in[0])),
+      : rows(common::rows(c.in[0])),
+        units(common::columns(c.in[0])),
         type(c.in[0].dtype),
         threshold(static_cast<float>(c.real("threshold"))),
         threads(c.parallel) {}
@@ -159,7 +160,8 @@ bool has_avx2() {
 
 template <Choice loops>
 const eng_kernels* kernels_of() {
-  return &cpu::kernel_table<Perturb<loops>, AddNoise<loops>, Hutchinson<loops>, Fisher<loops>, CopyBits, Count<loops>>;
+  return &common::kernel_table<Perturb<loops>, AddNoise<loops>, Hutchinson<loops>, Fisher<loops>, CopyBits,
+                               Count<loops>>;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace curvature {
 namespace {
 
-using cpu::Reals;
+using common::Reals;
 
 // The random draws of a call.
 struct PlainDraw {
@@ -130,7 +130,7 @@ struct PlainCopy {
   uint64_t bytes;
   static void check(const Call& call) { check_copy(call); }
   explicit PlainCopy(const Call& c)
-      : bytes(static_cast<uint64_t>(elements(c.in[0])) * cpu::dtype_size(c.in[0].dtype)) {}
+      : bytes(static_cast<uint64_t>(elements(c.in[0])) * common::dtype_size(c.in[0].dtype)) {}
   void run(const Args& a) const {
     if (bytes) std::memcpy(a.out<char>(0), a.in<char>(0), bytes);
   }
@@ -144,7 +144,7 @@ struct PlainCount {
   explicit PlainCount(const Call& call) : c(call) {}
   void run(const Args& a) const {
     const Reals x(c, a, 0);
-    const int64_t units = cpu::columns(c.in[0]);
+    const int64_t units = common::columns(c.in[0]);
     const double threshold = static_cast<double>(static_cast<float>(c.real("threshold")));
     int64_t* const into = a.out<int64_t>(0);
     for (int64_t i = 0; i < elements(c.in[0]); ++i) {
@@ -157,6 +157,6 @@ struct PlainCount {
 }  // namespace
 
 const eng_kernels reference_kernels =
-    cpu::kernel_table<PlainPerturb, PlainNoise, PlainHutchinson, PlainFisher, PlainCopy, PlainCount>;
+    common::kernel_table<PlainPerturb, PlainNoise, PlainHutchinson, PlainFisher, PlainCopy, PlainCount>;
 
 }  // namespace curvature

@@ -24,12 +24,12 @@ namespace {
 
 template <const Loops* (*loops)()>
 const eng_kernels* kernels_of() {
-  static const eng_kernel* const list[] = {&cpu::kernel<Conv<loops, false>>,
-                                           &cpu::kernel<Conv<loops, true>>,
-                                           &cpu::kernel<ConvGrad<loops>>,
-                                           &cpu::kernel<Scan<loops, false>>,
-                                           &cpu::kernel<Scan<loops, true>>,
-                                           &cpu::kernel<ScanGrad<loops>>,
+  static const eng_kernel* const list[] = {&common::kernel<Conv<loops, false>>,
+                                           &common::kernel<Conv<loops, true>>,
+                                           &common::kernel<ConvGrad<loops>>,
+                                           &common::kernel<Scan<loops, false>>,
+                                           &common::kernel<Scan<loops, true>>,
+                                           &common::kernel<ScanGrad<loops>>,
                                            &split_kernel,
                                            &join_kernel,
                                            &init_a_log_kernel,

@@ -28,7 +28,7 @@ struct ScanBase {
       : c(call), first(u), threads(c.parallel), sequences(c.in[u].dims[0]), s(scan_sizes(c, u)), blocks(s.channels) {}
   // Floats of scratch memory for `bc_wide`.
   static int64_t bc_part(const Call& c, size_t u) {
-    return c.in[u + 3].dtype == ENG_F32 ? 0 : cpu::elements(c.in[u + 3]);
+    return c.in[u + 3].dtype == ENG_F32 ? 0 : common::elements(c.in[u + 3]);
   }
   // bc (B, T, 2N) as f32.
   template <class T>

@@ -23,10 +23,10 @@
 namespace mamba {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::columns;
-using cpu::Reals;
+using common::Args;
+using common::Call;
+using common::columns;
+using common::Reals;
 
 // Checks that these inputs and outputs, absent ones aside, have the type of the first input, `name`; `what` names all.
 void expect_one_type(const Call& c, std::initializer_list<size_t> in, std::initializer_list<size_t> out,
@@ -83,7 +83,7 @@ const float* wide(const TypedLoops<T>& loops, const T* x, int64_t n, float* room
 }
 // Zeroes n elements of output k.
 void clear(const Call& c, const Args& a, size_t k, int64_t first, int64_t n) {
-  const uint64_t size = cpu::dtype_size(c.out[k].dtype);
+  const uint64_t size = common::dtype_size(c.out[k].dtype);
   std::memset(a.out<char>(k) + size * static_cast<uint64_t>(first), 0, size * static_cast<uint64_t>(n));
 }
 

@@ -10,10 +10,10 @@
 namespace mamba {
 namespace {
 
-using cpu::columns;
-using cpu::elements;
-using cpu::Error;
-using cpu::rows;
+using common::columns;
+using common::elements;
+using common::Error;
+using common::rows;
 
 void expect(bool right, const char* rule) {
   if (!right) throw Error{ENG_INVALID, rule};
@@ -42,8 +42,8 @@ bool is(const eng_desc& d, std::initializer_list<int64_t> dims) {
 template <class Shapes>
 eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error,
                     Shapes shapes) {
-  return cpu::guarded(error, [&] {
-    const std::vector<eng_desc> made = shapes(cpu::Call(*call));
+  return common::guarded(error, [&] {
+    const std::vector<eng_desc> made = shapes(common::Call(*call));
     expect(made.size() <= cap, "the host has no room for the outputs");
     std::copy(made.begin(), made.end(), out);
     *n_out = static_cast<uint32_t>(made.size());
@@ -57,7 +57,7 @@ eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t*
 using Descs = std::vector<eng_desc>;
 
 // Input k, the segments of the tokens of x (B, T, ...), is absent or right.
-void expect_segments(const cpu::Call& c, size_t k, const eng_desc& x) {
+void expect_segments(const common::Call& c, size_t k, const eng_desc& x) {
   expect(!c.has(k) || (c.in[k].dtype == ENG_I32 && is(c.in[k], {x.dims[0], x.dims[1]})), "segments must be (B, T) i32");
 }
 
@@ -68,7 +68,7 @@ void expect_taps(const eng_desc& x, const eng_desc& w) {
   expect(w.dims[2] >= 2 && w.dims[2] <= 4, "the convolution has 2 to 4 taps");
 }
 
-Descs conv(const cpu::Call& c) {
+Descs conv(const common::Call& c) {
   const eng_desc &x = c.in[0], &w = c.in[1];
   expect_taps(x, w);
   expect(!c.has(2) || is(c.in[2], {w.dims[0]}), "bias must be (E)");
@@ -81,7 +81,7 @@ double conv_flops(const eng_call* c) {
   return 2.0 * static_cast<double>(elements(c->out[0])) * static_cast<double>(columns(c->in[1]));
 }
 
-Descs conv_grad(const cpu::Call& c) {
+Descs conv_grad(const common::Call& c) {
   expect_taps(c.in[1], c.in[2]);
   expect(!c.has(4) || elements(c.in[4]) == elements(c.in[1]), "dx_acc must have the shape of x");
   expect_segments(c, 5, c.in[1]);
@@ -107,7 +107,7 @@ eng_status conv_rule(eng_gradient* g, eng_error* error) {
   return api.status(g, error);
 }
 
-Descs conv_step(const cpu::Call& c) {
+Descs conv_step(const common::Call& c) {
   const int64_t channels = c.in[1].dims[0], taps = columns(c.in[1]);
   expect(is(c.in[2], {c.in[0].dims[0], taps - 1, channels}), "last must be (B, K - 1, E)");
   return {with_columns(c.in[0], channels), c.in[2]};
@@ -115,9 +115,10 @@ Descs conv_step(const cpu::Call& c) {
 INFER(conv_step)
 
 eng_status refuse_segments(eng_error* error) {
-  return cpu::report(error, ENG_UNSUPPORTED,
-                     "segments divide samples into documents, but a running sequence is one document; generate with a "
-                     "model that is traced without segments");
+  return common::report(
+      error, ENG_UNSUPPORTED,
+      "segments divide samples into documents, but a running sequence is one document; generate with a "
+      "model that is traced without segments");
 }
 
 eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
@@ -134,7 +135,7 @@ eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
   return api.status(s, error);
 }
 
-Descs scan(const cpu::Call& c) {
+Descs scan(const common::Call& c) {
   const eng_desc &u = c.in[0], &a_log = c.in[2], &gate = c.in[6];
   expect(u.ndim == 3 && a_log.ndim == 2 && a_log.dims[0] == columns(u), "u must be (B, T, E) and a_log (E, N)");
   const int64_t batch = u.dims[0], tokens = u.dims[1], channels = u.dims[2], states = a_log.dims[1];
@@ -156,7 +157,7 @@ double scan_flops(const eng_call* c) {
   return 6.0 * static_cast<double>(elements(c->in[0])) * static_cast<double>(columns(c->in[2]));
 }
 
-Descs scan_grad(const cpu::Call& c) {
+Descs scan_grad(const common::Call& c) {
   expect(elements(c.in[0]) == elements(c.in[1]), "dy must have the shape of u");
   expect_segments(c, 9, c.in[1]);
   return {c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], c.in[6], c.in[7]};
@@ -185,7 +186,7 @@ eng_status scan_rule(eng_gradient* g, eng_error* error) {
   return api.status(g, error);
 }
 
-Descs scan_step(const cpu::Call& c) {
+Descs scan_step(const common::Call& c) {
   const eng_desc &u = c.in[0], &h = c.in[7];
   expect(h.dtype == wide(u.dtype) && is(h, {u.dims[0], columns(c.in[2]), columns(u)}), "h must be (B, N, E)");
   return {u, h};
@@ -208,14 +209,14 @@ eng_status scan_step_rule(eng_stepping* s, eng_error* error) {
   return api.status(s, error);
 }
 
-Descs split(const cpu::Call& c) {
+Descs split(const common::Call& c) {
   const int64_t at = c.integer("at"), all = columns(c.in[0]);
   expect(c.in[0].ndim > 0 && at > 0 && at < all, "`at` must lie inside the last dimension");
   return {with_columns(c.in[0], at), with_columns(c.in[0], all - at)};
 }
 INFER(split)
 
-Descs join(const cpu::Call& c) {
+Descs join(const common::Call& c) {
   expect(c.in[0].dtype == c.in[1].dtype && c.in[0].ndim > 0 && rows(c.in[0]) == rows(c.in[1]),
          "a and b must agree in all but the last dimension");
   return {with_columns(c.in[0], columns(c.in[0]) + columns(c.in[1]))};
@@ -225,7 +226,7 @@ INFER(join)
 eng_status split_rule(eng_gradient* g, eng_error* error) {
   const auto& api = *g->api;
   const std::array<eng_id, 2> in = {api.d_out(g, 0), api.d_out(g, 1)};
-  if (!in[0] || !in[1]) return cpu::report(error, ENG_UNSUPPORTED, "both outputs of a split must be used");
+  if (!in[0] || !in[1]) return common::report(error, ENG_UNSUPPORTED, "both outputs of a split must be used");
   eng_id d = 0;
   api.emit(g, MAMBA_OP_JOIN, in.data(), 2, &d, 1, nullptr, 0, nullptr);
   api.give(g, 0, d);

@@ -15,20 +15,20 @@
 namespace mamba {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::columns;
-using cpu::elements;
-using cpu::Reals;
-using cpu::rows;
+using common::Args;
+using common::Call;
+using common::columns;
+using common::elements;
+using common::Reals;
+using common::rows;
 
 // All but input `integers`.
 void expect_reals(const Call& c, size_t integers) {
   for (const auto* list : {&c.in, &c.out})
     for (const eng_desc& d : *list)
       if (d.dtype && !(integers < c.in.size() && &d == &c.in[integers]) && d.dtype != ENG_F32 && d.dtype != ENG_F64 &&
-          !cpu::is_half(d))
-        throw cpu::Error{ENG_UNSUPPORTED, "computes in f32, f64, bf16 or f16"};
+          !common::is_half(d))
+        throw common::Error{ENG_UNSUPPORTED, "computes in f32, f64, bf16 or f16"};
 }
 
 double sigmoid(double x) {
@@ -238,10 +238,16 @@ struct ScanGrad {
   }
 };
 
-const eng_kernel* const list[] = {
-    &cpu::kernel<Conv<false>>, &cpu::kernel<Conv<true>>, &cpu::kernel<ConvGrad>, &cpu::kernel<Scan<false>>,
-    &cpu::kernel<Scan<true>>,  &cpu::kernel<ScanGrad>,   &split_kernel,          &join_kernel,
-    &init_a_log_kernel,        &init_dt_bias_kernel};
+const eng_kernel* const list[] = {&common::kernel<Conv<false>>,
+                                  &common::kernel<Conv<true>>,
+                                  &common::kernel<ConvGrad>,
+                                  &common::kernel<Scan<false>>,
+                                  &common::kernel<Scan<true>>,
+                                  &common::kernel<ScanGrad>,
+                                  &split_kernel,
+                                  &join_kernel,
+                                  &init_a_log_kernel,
+                                  &init_dt_bias_kernel};
 
 }  // namespace
 

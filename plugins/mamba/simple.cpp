@@ -11,14 +11,14 @@
 namespace mamba {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::columns;
-using cpu::elements;
-using cpu::rows;
+using common::Args;
+using common::Call;
+using common::columns;
+using common::elements;
+using common::rows;
 
 uint64_t row_bytes(const eng_desc& d) {
-  return cpu::dtype_size(d.dtype) * static_cast<uint64_t>(columns(d));
+  return common::dtype_size(d.dtype) * static_cast<uint64_t>(columns(d));
 }
 
 struct Split {
@@ -54,13 +54,13 @@ struct Join {
 // Writes value(e) to each element e of the output, which is a part of a parameter that starts at element `first`.
 template <class Value>
 void fill(const eng_desc& d, int64_t first, const Args& a, Value value) {
-  const cpu::Reals out(a.out<void>(0), d.dtype);
+  const common::Reals out(a.out<void>(0), d.dtype);
   for (int64_t i = 0; i < elements(d); ++i) out.set(i, value(static_cast<uint64_t>(first + i)));
 }
 
 void expect_reals(const Call& c) {
-  if (c.out.size() != 1 || (c.out[0].dtype != ENG_F32 && c.out[0].dtype != ENG_F64 && !cpu::is_half(c.out[0])))
-    throw cpu::Error{ENG_UNSUPPORTED, "fills one tensor of f32, f64, bf16 or f16"};
+  if (c.out.size() != 1 || (c.out[0].dtype != ENG_F32 && c.out[0].dtype != ENG_F64 && !common::is_half(c.out[0])))
+    throw common::Error{ENG_UNSUPPORTED, "fills one tensor of f32, f64, bf16 or f16"};
 }
 
 struct InitALog {
@@ -71,7 +71,7 @@ struct InitALog {
   explicit InitALog(const Call& c) : out(c.out[0]), first(c.integer("first")), states(c.integer("states")) {}
   static void check(const Call& c) {
     expect_reals(c);
-    if (c.integer("states") < 1) throw cpu::Error{ENG_INVALID, "states must be at least 1"};
+    if (c.integer("states") < 1) throw common::Error{ENG_INVALID, "states must be at least 1"};
   }
   void run(const Args& a) const {
     fill(out, first, a,
@@ -97,7 +97,7 @@ struct InitDtBias {
   static void check(const Call& c) { expect_reals(c), (void)InitDtBias(c); }
   void run(const Args& a) const {
     fill(out, first, a, [&](uint64_t e) {
-      const double step = std::max(floor, std::exp(low + (high - low) * cpu::philox_uniform(e, stream, seed)));
+      const double step = std::max(floor, std::exp(low + (high - low) * common::philox_uniform(e, stream, seed)));
       return step + std::log(-std::expm1(-step));  // the softplus of this is `step`
     });
   }
@@ -105,7 +105,7 @@ struct InitDtBias {
 
 }  // namespace
 
-extern const eng_kernel split_kernel = cpu::kernel<Split>, join_kernel = cpu::kernel<Join>,
-                        init_a_log_kernel = cpu::kernel<InitALog>, init_dt_bias_kernel = cpu::kernel<InitDtBias>;
+extern const eng_kernel split_kernel = common::kernel<Split>, join_kernel = common::kernel<Join>,
+                        init_a_log_kernel = common::kernel<InitALog>, init_dt_bias_kernel = common::kernel<InitDtBias>;
 
 }  // namespace mamba

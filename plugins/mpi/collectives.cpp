@@ -13,8 +13,8 @@
 namespace mpi {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
+using common::Args;
+using common::Call;
 
 struct Collective : common::Collective<Comm> {
   using common::Collective<Comm>::Collective;
@@ -142,7 +142,7 @@ struct Reduction : Collective {
   Reduction(const Call& call, void* device, What w)
       : Collective(call, device, w),
         type(type_of(call.in[0].dtype)),
-        size(cpu::dtype_size(call.in[0].dtype)),
+        size(common::dtype_size(call.in[0].dtype)),
         library(group.library) {}
   struct Pending {
     const Reduction& k;

@@ -13,7 +13,7 @@
 
 namespace mpi {
 
-using cpu::Error;
+using common::Error;
 
 // The text of an MPI error code.
 std::string text_of(int code);

@@ -9,8 +9,8 @@
 namespace nccl {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
+using common::Args;
+using common::Call;
 
 struct Collective : common::Collective<Comm> {
   using common::Collective<Comm>::Collective;
@@ -98,7 +98,7 @@ struct Reduction : Collective {
   ncclDataType_t type;
   uint64_t size;
   Reduction(const Call& call, void* on, What w)
-      : Collective(call, on, w), type(type_of(call.in[0].dtype)), size(cpu::dtype_size(call.in[0].dtype)) {}
+      : Collective(call, on, w), type(type_of(call.in[0].dtype)), size(common::dtype_size(call.in[0].dtype)) {}
   static void check(const Call& call) {
     Collective::check(call);
     type_of(call.in.at(0).dtype);

@@ -18,7 +18,7 @@ struct Collective {
   const uint32_t n, self;
 
   // `on` is the Comm. Throws Error.
-  Collective(const cpu::Call& call, void* on, What w)
+  Collective(const Call& call, void* on, What w)
       : comm(*static_cast<Comm*>(on)),
         group(comm.group(static_cast<eng_id>(call.integer("group")))),
         what(w),
@@ -33,7 +33,7 @@ struct Collective {
     if (what == What::all_gather)
       need(out_bytes == in_bytes * n, "the output must hold the inputs of all members");
     else if (what == What::all_to_all)
-      need(out_bytes == in_bytes && cpu::elements(call.in[0]) % n == 0, "the members need equal parts");
+      need(out_bytes == in_bytes && elements(call.in[0]) % n == 0, "the members need equal parts");
     else if (what == What::reduce_scatter)
       need(out_bytes * n == in_bytes, "the members need equal parts");
     else
@@ -41,23 +41,21 @@ struct Collective {
     if (what == What::broadcast)
       need(call.integer("root") >= 0 && call.integer("root") < int64_t{n}, "the root is not a member of the group");
   }
-  static uint64_t size_of(const eng_desc& d) {
-    return static_cast<uint64_t>(cpu::elements(d)) * cpu::dtype_size(d.dtype);
-  }
+  static uint64_t size_of(const eng_desc& d) { return static_cast<uint64_t>(elements(d)) * dtype_size(d.dtype); }
   static void need(bool right, const char* text) {
     if (!right) throw Error{ENG_INVALID, text};
   }
 };
 
-// `K` as for cpu::kernel, but what a launch calls is run(const eng_exec&) of its Bound. The text of what that throws is
+// `K` as for kernel, but what a launch calls is run(const eng_exec&) of its Bound. The text of what that throws is
 // complete; nothing is added to it.
 template <class K>
 eng_status launch_collective(void* record, const eng_exec* exec, eng_error* sink) {
-  return guarded(sink, [&] { static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run(*exec); });
+  return guarded(sink, [&] { static_cast<typename KernelGlue<K>::Record*>(record)->bound.run(*exec); });
 }
 template <class K>
 inline constexpr eng_kernel collective = [] {
-  eng_kernel kernel = cpu::kernel<K>;
+  eng_kernel kernel = common::kernel<K>;
   kernel.launch = launch_collective<K>;
   return kernel;
 }();

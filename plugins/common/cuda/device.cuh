@@ -327,12 +327,12 @@ __device__ __forceinline__ float max_of_block(float x, float* scratch) {
 
 // ---- types and checks on the host ------------------------------------------------------------------------------
 
+using common::Args;
+using common::Call;
+using common::columns;
+using common::elements;
 using common::Error;
-using cpu::Args;
-using cpu::Call;
-using cpu::columns;
-using cpu::elements;
-using cpu::rows;
+using common::rows;
 
 inline void need(bool holds, const char* rule) {
   if (!holds) throw Error{ENG_INVALID, rule};
@@ -341,10 +341,11 @@ inline bool is_float(const eng_desc& d) {
   return d.dtype == ENG_F32 || d.dtype == ENG_BF16 || d.dtype == ENG_F16;
 }
 inline void need_float(const eng_desc& d, const char* what) {
-  if (!is_float(d)) throw Error{ENG_UNSUPPORTED, std::string(what) + " must be f32, bf16 or f16: " + cpu::describe(d)};
+  if (!is_float(d))
+    throw Error{ENG_UNSUPPORTED, std::string(what) + " must be f32, bf16 or f16: " + common::describe(d)};
 }
 inline void need_type(const eng_desc& d, int32_t dtype, const char* what) {
-  if (d.dtype != dtype) throw Error{ENG_UNSUPPORTED, std::string(what) + " has another type: " + cpu::describe(d)};
+  if (d.dtype != dtype) throw Error{ENG_UNSUPPORTED, std::string(what) + " has another type: " + common::describe(d)};
 }
 inline void need_counts(const Call& c, size_t least_in, size_t most_in, size_t least_out, size_t most_out) {
   if (c.in.size() > most_in && c.out.size() >= least_out && c.out.size() <= most_out)
@@ -356,7 +357,8 @@ inline void need_counts(const Call& c, size_t least_in, size_t most_in, size_t l
 }
 inline void need_size(const eng_desc& d, int64_t n, const char* what) {
   if (elements(d) != n)
-    throw Error{ENG_INVALID, std::string(what) + " must have " + std::to_string(n) + " elements: " + cpu::describe(d)};
+    throw Error{ENG_INVALID,
+                std::string(what) + " must have " + std::to_string(n) + " elements: " + common::describe(d)};
 }
 inline void need_tensor(const eng_desc& d, int32_t dtype, int64_t n, const char* what) {
   need_type(d, dtype, what), need_size(d, n, what);

@@ -56,6 +56,6 @@ struct Placed : K {
 };
 
 template <class K>
-inline constexpr const eng_kernel& kernel = cpu::kernel<Placed<K>>;
+inline constexpr const eng_kernel& kernel = common::kernel<Placed<K>>;
 
 }  // namespace cuda

@@ -16,6 +16,10 @@
 #include "threads.hpp"
 
 namespace cpu {
+
+using common::Error;
+using common::guarded;
+
 namespace {
 
 constexpr int64_t most_threads = 1024;

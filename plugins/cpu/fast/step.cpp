@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "../../common/lanes.hpp"
 #include "../../common/loss_seed.hpp"
 #include "../../common/scaler.hpp"
 #include "simd/select.hpp"
@@ -145,8 +146,7 @@ struct Finish {
     if (update < 0 || update >= steps)
       throw Error{ENG_OUT_OF_RANGE, "update " + std::to_string(update) + " of a table for " + std::to_string(steps)};
 
-    double sum = 0.0;  // in order: part of the op's meaning
-    for (int64_t i = 0; i < partials; ++i) sum += static_cast<double>(partial[i]);
+    const double sum = common::sum_in_lanes(partials, [&](int64_t i) { return partial[i]; });
     const double scale = static_cast<double>(scalars[ENG_S_LOSS_SCALE]), norm = std::sqrt(sum) / scale;
     const double clip = max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1.0;
     const bool ok = std::isfinite(norm);

@@ -68,7 +68,7 @@ struct Scale {
 }  // namespace
 
 void add_activation(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Activation>, &cpu::kernel<ActivationGrad>, &cpu::kernel<Scale>});
+  list.insert(list.end(), {&common::kernel<Activation>, &common::kernel<ActivationGrad>, &common::kernel<Scale>});
 }
 
 }  // namespace reference

@@ -137,7 +137,7 @@ struct AttentionGrad {
 }  // namespace
 
 void add_attention(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Attention>, &cpu::kernel<AttentionGrad>});
+  list.insert(list.end(), {&common::kernel<Attention>, &common::kernel<AttentionGrad>});
 }
 
 }  // namespace reference

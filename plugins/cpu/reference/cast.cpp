@@ -11,7 +11,7 @@ void convert(From x, To& y) {
   if constexpr (std::is_same_v<From, double> || std::is_same_v<To, double>)
     y = To(x);
   else
-    cpu::from_f32(cpu::to_f32(x), y);
+    common::from_f32(common::to_f32(x), y);
 }
 
 struct Cast {
@@ -43,7 +43,7 @@ struct Cast {
 }  // namespace
 
 void add_cast(List& list) {
-  list.push_back(&cpu::kernel<Cast>);
+  list.push_back(&common::kernel<Cast>);
 }
 
 }  // namespace reference

@@ -236,8 +236,8 @@ struct LabelLogprobGrad {
 }  // namespace
 
 void add_cross_entropy(List& list) {
-  list.insert(list.end(), {&cpu::kernel<CrossEntropy>, &cpu::kernel<CrossEntropyGrad>, &cpu::kernel<LabelLogprob>,
-                           &cpu::kernel<LabelLogprobGrad>});
+  list.insert(list.end(), {&common::kernel<CrossEntropy>, &common::kernel<CrossEntropyGrad>,
+                           &common::kernel<LabelLogprob>, &common::kernel<LabelLogprobGrad>});
 }
 
 }  // namespace reference

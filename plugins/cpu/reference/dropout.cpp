@@ -25,16 +25,16 @@ struct Dropout {
   }
   void run(const Args& a) const {
     const int64_t* counters = a.in<int64_t>(1);
-    const uint32_t threshold = cpu::dropout_threshold(p);
+    const uint32_t threshold = common::dropout_threshold(p);
     by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t B = c.in[0].dims[0], n = B ? elements(c.in[0]) / B : 0;
       const auto scale = Arithmetic<T>(1.0 / (1.0 - p));
       for (int64_t b = 0; b < B; ++b)
         for (int64_t j = 0; j < n; ++j) {
           const uint64_t block = uint64_t(j / 64 * 16 + j % 16),
-                         sequence = uint64_t(cpu::dropout_row(counters) * B + b);
-          const cpu::PhiloxWords words = cpu::philox4x32_10(
-              cpu::dropout_low(block, sequence), cpu::dropout_low(uint64_t(counters[ENG_C_STEP]), stream), seed);
+                         sequence = uint64_t(common::dropout_row(counters) * B + b);
+          const common::PhiloxWords words = common::philox4x32_10(
+              common::dropout_low(block, sequence), common::dropout_low(uint64_t(counters[ENG_C_STEP]), stream), seed);
           const bool kept = words[size_t(j % 64 / 16)] >= threshold;
           a.out<T>(0)[b * n + j] = T(kept ? a.in<T>(0)[b * n + j] * scale : 0);
         }
@@ -45,7 +45,7 @@ struct Dropout {
 }  // namespace
 
 void add_dropout(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Dropout>});
+  list.insert(list.end(), {&common::kernel<Dropout>});
 }
 
 }  // namespace reference

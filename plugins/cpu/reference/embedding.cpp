@@ -146,8 +146,8 @@ struct PositionsGrad {
 }  // namespace
 
 void add_embedding(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Embedding>, &cpu::kernel<EmbeddingGrad>, &cpu::kernel<Positions>,
-                           &cpu::kernel<PositionsGrad>});
+  list.insert(list.end(), {&common::kernel<Embedding>, &common::kernel<EmbeddingGrad>, &common::kernel<Positions>,
+                           &common::kernel<PositionsGrad>});
 }
 
 }  // namespace reference

@@ -57,7 +57,7 @@ struct GatedGrad {
 }  // namespace
 
 void add_gated(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Gated>, &cpu::kernel<GatedGrad>});
+  list.insert(list.end(), {&common::kernel<Gated>, &common::kernel<GatedGrad>});
 }
 
 }  // namespace reference

@@ -48,7 +48,7 @@ struct InitNormal {
         stream(uint64_t(c.integer("stream"))) {}
   static void check(const Call& c) { expect_output(c), (void)InitNormal(c); }
   void run(const Args& a) const {
-    fill(c, a, [&](uint64_t e) { return mean + std * cpu::philox_normal(e, stream, seed); });
+    fill(c, a, [&](uint64_t e) { return mean + std * common::philox_normal(e, stream, seed); });
   }
 };
 
@@ -67,14 +67,14 @@ struct InitUniform {
         stream(uint64_t(c.integer("stream"))) {}
   static void check(const Call& c) { expect_output(c), (void)InitUniform(c); }
   void run(const Args& a) const {
-    fill(c, a, [&](uint64_t e) { return low + (high - low) * cpu::philox_uniform(e, stream, seed); });
+    fill(c, a, [&](uint64_t e) { return low + (high - low) * common::philox_uniform(e, stream, seed); });
   }
 };
 
 }  // namespace
 
 void add_init(List& list) {
-  list.insert(list.end(), {&cpu::kernel<InitConstant>, &cpu::kernel<InitNormal>, &cpu::kernel<InitUniform>});
+  list.insert(list.end(), {&common::kernel<InitConstant>, &common::kernel<InitNormal>, &common::kernel<InitUniform>});
 }
 
 }  // namespace reference

@@ -107,7 +107,7 @@ struct LayerNormGrad {
 }  // namespace
 
 void add_layer_norm(List& list) {
-  list.insert(list.end(), {&cpu::kernel<LayerNorm>, &cpu::kernel<LayerNormGrad>});
+  list.insert(list.end(), {&common::kernel<LayerNorm>, &common::kernel<LayerNormGrad>});
 }
 
 }  // namespace reference

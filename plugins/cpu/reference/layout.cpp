@@ -6,9 +6,10 @@
 namespace reference {
 
 void add_layout(List& list) {
-  list.insert(list.end(),
-              {&cpu::kernel<cpu::ReshapeKernel<cpu::OneThread>>, &cpu::kernel<cpu::TransposeKernel<cpu::OneThread>>,
-               &cpu::kernel<cpu::SplitKernel<cpu::OneThread>>, &cpu::kernel<cpu::ConcatKernel<cpu::OneThread>>});
+  list.insert(list.end(), {&common::kernel<common::ReshapeKernel<common::OneThread>>,
+                           &common::kernel<common::TransposeKernel<common::OneThread>>,
+                           &common::kernel<common::SplitKernel<common::OneThread>>,
+                           &common::kernel<common::ConcatKernel<common::OneThread>>});
 }
 
 }  // namespace reference

@@ -207,8 +207,8 @@ struct Add {
 }  // namespace
 
 void add_matrix(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Linear>, &cpu::kernel<LinearRelu>, &cpu::kernel<Matmul>,
-                           &cpu::kernel<MatmulReluGrad>, &cpu::kernel<SumRows>, &cpu::kernel<Add>});
+  list.insert(list.end(), {&common::kernel<Linear>, &common::kernel<LinearRelu>, &common::kernel<Matmul>,
+                           &common::kernel<MatmulReluGrad>, &common::kernel<SumRows>, &common::kernel<Add>});
 }
 
 }  // namespace reference

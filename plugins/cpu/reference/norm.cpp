@@ -101,7 +101,7 @@ struct RmsNormGrad {
 }  // namespace
 
 void add_norm(List& list) {
-  list.insert(list.end(), {&cpu::kernel<RmsNorm>, &cpu::kernel<RmsNormGrad>});
+  list.insert(list.end(), {&common::kernel<RmsNorm>, &common::kernel<RmsNormGrad>});
 }
 
 }  // namespace reference

@@ -17,33 +17,34 @@ void expect_scalars(const Call& c, size_t k) {
 
 // Output k, if there is one, from the new p.
 void write_weight(const Call& c, const Args& a, size_t k) {
-  if (cpu::has_weight(c, k)) cpu::cast_weight(c.out[k].dtype, a.out<float>(0), a.out<void>(k), 0, elements(c.in[0]));
+  if (common::has_weight(c, k))
+    common::cast_weight(c.out[k].dtype, a.out<float>(0), a.out<void>(k), 0, elements(c.in[0]));
 }
 
-std::optional<cpu::Rounding> rounding_of(const Call& c) {
-  if (!cpu::is_rounded(c)) return {};
-  return cpu::Rounding(c);
+std::optional<common::Rounding> rounding_of(const Call& c) {
+  if (!common::is_rounded(c)) return {};
+  return common::Rounding(c);
 }
 
 // Calls body(S{}), S being the type of p and the states.
 template <class Body>
 void by_kept(const Call& c, Body&& body) {
-  if (cpu::is_rounded(c))
-    body(cpu::Bf16{});
+  if (common::is_rounded(c))
+    body(common::Bf16{});
   else
     by_real(c.in[0].dtype, body);
 }
 
 // Stores value k of an element; what is kept in bf16 is rounded stochastically. Counters, if any, are input `at`.
 struct Keeper {
-  const cpu::Rounding* rounding;
+  const common::Rounding* rounding;
   uint32_t update;
-  Keeper(const Call& c, const Args& a, const cpu::Rounding* r, size_t at)
-      : rounding(r), update(cpu::is_rounded(c) ? uint32_t(a.in<int64_t>(at)[ENG_C_UPDATES]) : 0) {}
+  Keeper(const Call& c, const Args& a, const common::Rounding* r, size_t at)
+      : rounding(r), update(common::is_rounded(c) ? uint32_t(a.in<int64_t>(at)[ENG_C_UPDATES]) : 0) {}
   template <class S, class T>
   void keep(S* out, int64_t i, size_t k, T value) const {
-    if constexpr (std::is_same_v<S, cpu::Bf16>)
-      cpu::from_f32_by(value, rounding->number(update, i, k), out[i]);
+    if constexpr (std::is_same_v<S, common::Bf16>)
+      common::from_f32_by(value, rounding->number(update, i, k), out[i]);
     else
       out[i] = value;
   }
@@ -65,10 +66,10 @@ struct AdamW {
     expect_inputs(c, {0, 1, 2, 3, 4});
     expect_scalars(c, 4);
     (void)AdamW(c);
-    if (cpu::is_rounded(c)) return cpu::check_rounded(c, 2, 5);
+    if (common::is_rounded(c)) return common::check_rounded(c, 2, 5);
     expect(c.out.size() >= 3, "gives p, m, v and [weight]");
     expect_types(c, 5, {0, 1, 2, 3}, c.out.size(), {0, 1, 2});
-    cpu::check_weight(c, 3);
+    common::check_weight(c, 3);
     expect(is_real(c.in[0]), "p, grad, m and v must be f32");
     for (size_t k : {1, 2, 3}) expect(elements(c.in[k]) == elements(c.in[0]), "p, grad, m and v must be (n)");
     for (size_t k : {0, 1, 2}) expect(elements(c.out[k]) == elements(c.in[0]), "p, m and v must be (n)");
@@ -115,17 +116,17 @@ struct Sgd {
         momentum(c.real("momentum")),
         weight_decay(c.real("weight_decay")),
         nesterov(c.integer("nesterov") != 0) {}
-  static size_t scalars_at(const Call& c) { return cpu::is_rounded(c) ? 3 : c.in.size() - 1; }
+  static size_t scalars_at(const Call& c) { return common::is_rounded(c) ? 3 : c.in.size() - 1; }
   static bool buffer(const Call& c) { return scalars_at(c) == 3 && c.has(2); }
   static size_t weight_at(const Call& c) { return buffer(c) ? 2 : 1; }
   static void check(const Call& c) {
-    const bool rounded = cpu::is_rounded(c);
+    const bool rounded = common::is_rounded(c);
     expect(rounded ? c.in.size() == 5 : c.in.size() == 3 || c.in.size() == 4,
            "takes p, grad, [b], scalars, and the counters if p is bf16");
     expect_inputs(c, {0, 1, scalars_at(c)});
     expect_scalars(c, scalars_at(c));
     expect(buffer(c) || Sgd(c).momentum == 0, "momentum needs the buffer b");
-    if (rounded) return cpu::check_rounded(c, buffer(c) ? 1 : 0, 4);
+    if (rounded) return common::check_rounded(c, buffer(c) ? 1 : 0, 4);
     expect(is_real(c.in[0]), "p must be f32");
     for (size_t k = 1; k < scalars_at(c); ++k)
       expect(!c.has(k) || (c.in[k].dtype == c.in[0].dtype && elements(c.in[k]) == elements(c.in[0])),
@@ -134,7 +135,7 @@ struct Sgd {
     for (size_t k = 0; k < weight_at(c); ++k)
       expect(c.out[k].dtype == c.in[0].dtype && elements(c.out[k]) == elements(c.in[0]),
              "p and b must keep their type and shape");
-    cpu::check_weight(c, weight_at(c));
+    common::check_weight(c, weight_at(c));
   }
   void run(const Args& a) const {
     const auto rounding = rounding_of(c);
@@ -162,7 +163,7 @@ struct Sgd {
 }  // namespace
 
 void add_optimizer(List& list) {
-  list.insert(list.end(), {&cpu::kernel<AdamW>, &cpu::kernel<Sgd>});
+  list.insert(list.end(), {&common::kernel<AdamW>, &common::kernel<Sgd>});
 }
 
 }  // namespace reference

@@ -39,7 +39,7 @@ uint64_t whole_pages(uint64_t bytes) {
 }
 
 eng_status describe_device(const eng_options*, eng_device_info* out, eng_error* sink) {
-  return cpu::guarded(
+  return common::guarded(
       sink, [] { return std::string("device reference"); },
       [&] {
         const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -65,7 +65,7 @@ eng_status create(const eng_options*, uint32_t, void** self, eng_error*) {
 void destroy(void*) {}
 
 eng_status alloc(void*, int32_t, uint64_t bytes, void** out, eng_error* sink) {
-  return cpu::guarded(
+  return common::guarded(
       sink, [] { return std::string("device reference"); },
       [&] {
         void* arena = bytes > UINT64_MAX - page ? nullptr : std::aligned_alloc(page, whole_pages(bytes));
@@ -119,7 +119,7 @@ const char* describe() {
   return eng_description;
 }
 eng_status start(const eng_host*, eng_error* sink) {
-  return cpu::guarded(
+  return common::guarded(
       sink, [] { return std::string("plugin reference"); }, [] { all_kernels(); });
 }
 void stop() {}

@@ -17,13 +17,13 @@
 
 namespace reference {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::columns;
-using cpu::elements;
-using cpu::Error;
-using cpu::is_half;
-using cpu::rows;
+using common::Args;
+using common::Call;
+using common::columns;
+using common::elements;
+using common::Error;
+using common::is_half;
+using common::rows;
 
 // Appends the kernels of one file to the plugin's list.
 using List = std::vector<const eng_kernel*>;
@@ -120,9 +120,9 @@ void by_real(int32_t dtype, Body&& body) {
 template <class Body>
 void by_type(int32_t dtype, Body&& body) {
   if (dtype == ENG_BF16)
-    body(cpu::Bf16{});
+    body(common::Bf16{});
   else if (dtype == ENG_F16)
-    body(cpu::F16{});
+    body(common::F16{});
   else
     by_real(dtype, body);
 }
@@ -132,11 +132,11 @@ template <class T>
 using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // An input, or an output, whose type is independent of the op's own. An absent input is false.
-struct Reals : cpu::Reals {
-  Reals(const Call& c, const Args& a, size_t k) : cpu::Reals(c, a, k < c.in.size() ? k : SIZE_MAX) {}
+struct Reals : common::Reals {
+  Reals(const Call& c, const Args& a, size_t k) : common::Reals(c, a, k < c.in.size() ? k : SIZE_MAX) {}
 };
-struct RealsOut : cpu::Reals {
-  RealsOut(const Call& c, const Args& a, size_t k) : cpu::Reals(c, a, c.in.size() + k) {}
+struct RealsOut : common::Reals {
+  RealsOut(const Call& c, const Args& a, size_t k) : common::Reals(c, a, c.in.size() + k) {}
 };
 
 }  // namespace reference

@@ -50,7 +50,7 @@ struct Rope {
 }  // namespace
 
 void add_rope(List& list) {
-  list.push_back(&cpu::kernel<Rope>);
+  list.push_back(&common::kernel<Rope>);
 }
 
 }  // namespace reference

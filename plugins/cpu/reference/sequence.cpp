@@ -116,7 +116,7 @@ struct AttentionStep {
 }  // namespace
 
 void add_sequence(List& list) {
-  list.insert(list.end(), {&cpu::kernel<RopeStep>, &cpu::kernel<AttentionStep>});
+  list.insert(list.end(), {&common::kernel<RopeStep>, &common::kernel<AttentionStep>});
 }
 
 }  // namespace reference

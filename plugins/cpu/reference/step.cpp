@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../common/lanes.hpp"
 #include "../../common/loss_seed.hpp"
 #include "../../common/scaler.hpp"
 #include "reference.hpp"
@@ -11,7 +12,7 @@ namespace reference {
 namespace {
 
 uint64_t bytes_of(const eng_desc& d) {
-  return uint64_t(elements(d)) * cpu::dtype_size(d.dtype);
+  return uint64_t(elements(d)) * common::dtype_size(d.dtype);
 }
 
 void expect_count(const Call& c, size_t n_in, size_t n_out) {
@@ -172,8 +173,7 @@ struct Finish {
     keep(counters, a.in<int64_t>(3), bytes_of(c.in[3]));
     const RealsOut scalars(c, a, 0);
 
-    double sum = 0;
-    for (int64_t i = 0; i < elements(c.in[0]); ++i) sum += partials[i];
+    const double sum = common::sum_in_lanes(elements(c.in[0]), [&](int64_t i) { return partials[i]; });
     const double scale = scalars[ENG_S_LOSS_SCALE], norm = std::sqrt(sum) / scale;
     const bool ok = std::isfinite(norm);
     scalars.set(ENG_S_NORM, norm);
@@ -218,9 +218,10 @@ struct Fold {
 }  // namespace
 
 void add_step(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<Copy>,
-                           &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>,
-                           &cpu::kernel<cpu::LossScale>, &cpu::kernel<cpu::Scaler>, &cpu::kernel<cpu::LossSeed>});
+  list.insert(list.end(),
+              {&common::kernel<Begin>, &common::kernel<GetRow>, &common::kernel<PutRow>, &common::kernel<Copy>,
+               &common::kernel<SumSquares>, &common::kernel<Finish>, &common::kernel<Fold>,
+               &common::kernel<common::LossScale>, &common::kernel<common::Scaler>, &common::kernel<common::LossSeed>});
 }
 
 }  // namespace reference

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear and cross-entropy in one op: the logits of some tokens exist at a time, never those of all.
+// Linear and cross-entropy, or linear and the log-probability of the label, in one op: the logits of some tokens exist
+// at a time, never those of all.
 #include <algorithm>
 
+#include "../../common/cuda/lanes.cuh"
 #include "list.hpp"
 #include "product.cuh"
-#include "sum_in_order.cuh"
 
 namespace cuda {
 namespace cross_entropy {
@@ -15,18 +16,30 @@ struct Scratch {
 };
 constexpr int32_t ignored = -100;
 
-// Weights of the tokens' losses. scalars: null if no gradients are wanted. squares: null if there is no z loss.
-struct Weighting {
-  const float *scalars, *weights;  // weights: of the tokens, or null
-  float* squares;
-  float loss, z;  // of a gradient
+// Results that are wanted of each token's logits. Pointers are to the numbers of all tokens, or null.
+struct Asked {
+  float* losses = nullptr;           // weighted; or the label's log-probabilities
+  float* squares = nullptr;          // of lse, weighted, for the z loss
+  bool logprobs = false;             // instead of losses
+  const float* weights = nullptr;    // of losses
+  const float* scalars = nullptr;    // of the step: the gradient of losses is wanted, weighted by `loss` and `z`
+  const float* dlogprobs = nullptr;  // the gradient of log-probabilities is wanted
+  float loss = 0, z = 0;
+
+  Asked from(int64_t first) const {
+    Asked out = *this;
+    for (float** p : {&out.losses, &out.squares})
+      if (*p) *p += first;
+    for (const float** p : {&out.weights, &out.dlogprobs})
+      if (*p) *p += first;
+    return out;
+  }
 };
 
-// One block for each token: its loss, and, with scalars, the gradient of its logits in their place. Gradients of 16
+// One block for each token: its loss or log-probability, and the gradient of its logits in their place. Gradients of 16
 // bits take the first half of the place. From one row to the next are `stride` logits: whole vectors.
 template <class D>
-__global__ void softmax(float* logits, const int32_t* labels, Weighting by, float* losses, int64_t vocabulary,
-                        int64_t stride) {
+__global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t vocabulary, int64_t stride) {
   constexpr int wide = widest<float>;
   float* const scratch = shared<Scratch>().warps;
   float* const row = logits + static_cast<int64_t>(blockIdx.x) * stride;
@@ -53,12 +66,14 @@ __global__ void softmax(float* logits, const int32_t* labels, Weighting by, floa
   const float weight = by.weights ? by.weights[blockIdx.x] : 1.0f;
   // A label that is none makes the loss not a number: the run stops at it.
   if (threadIdx.x == 0) {
-    losses[blockIdx.x] = counts ? weight * (lse - of_label) : label == ignored ? 0.0f : NAN;
+    const float value = by.logprobs ? of_label - lse : weight * (lse - of_label);
+    if (by.losses) by.losses[blockIdx.x] = counts ? value : label == ignored ? 0.0f : NAN;
     if (by.squares) by.squares[blockIdx.x] = counts ? weight * lse * lse : 0.0f;
   }
-  if (!by.scalars) return;
-  const float all = by.scalars[ENG_S_INV_TOKENS] * by.scalars[ENG_S_LOSS_SCALE];
-  const float scale = all * by.loss * weight, of_z = by.squares ? 2.0f * (all * by.z * weight) * lse : 0.0f;
+  if (!by.scalars && !by.dlogprobs) return;
+  const float all = by.scalars ? by.scalars[ENG_S_INV_TOKENS] * by.scalars[ENG_S_LOSS_SCALE] : 0.0f;
+  const float scale = by.dlogprobs ? -by.dlogprobs[blockIdx.x] : all * by.loss * weight;
+  const float of_z = by.squares ? 2.0f * (all * by.z * weight) * lse : 0.0f;
   D* const out = reinterpret_cast<D*>(row);
   for (int64_t from = 0; from < vocabulary; from += step) {
     const int64_t v = from + static_cast<int64_t>(threadIdx.x) * wide;
@@ -74,8 +89,8 @@ __global__ void softmax(float* logits, const int32_t* labels, Weighting by, floa
   }
 }
 
-__global__ void total(const float* losses, int64_t n, float* loss) {
-  const double sum = sum_in_order(losses, n);
+__global__ void __launch_bounds__(lanes_block) total(const float* losses, int64_t n, float* loss) {
+  const double sum = sum_in_lanes(losses, n);
   if (threadIdx.x == 0) *loss = static_cast<float>(sum);
 }
 
@@ -104,13 +119,14 @@ struct Sizes {
   // Scratch: logits, then these, as far as the call has them. All of it begins where a library accepts it.
   uint64_t losses, squares, sums, library, bytes;  // squares: of lse, for the z loss
 
-  explicit Sizes(const Call& c)
+  // dw: the output with the gradient of w, if the call has one.
+  Sizes(const Call& c, size_t dw)
       : type(c.in[0].dtype),
         tokens(rows(c.in[0])),
         vocabulary(rows(c.in[1])),
         width(columns(c.in[0])),
         row((vocabulary + 63) / 64 * 64),
-        has_dw(c.has_out(2) && c.integer_or("no_dw", 0) == 0),
+        has_dw(c.has_out(dw) && c.integer_or("no_dw", 0) == 0),
         has_z(c.real_or("z_loss", 0) > 0),
         weight(static_cast<float>(c.real_or("weight", 1))),
         z_loss(static_cast<float>(c.real_or("z_loss", 0))) {
@@ -123,11 +139,11 @@ struct Sizes {
     };
     losses = after(0, chunk * row), squares = after(losses, tokens), sums = after(squares, has_z ? tokens : 0);
     // The sum over chunks is in f32, where dw is not.
-    library = after(sums, has_dw && c.out[2].dtype != ENG_F32 ? vocabulary * width : 0);
+    library = after(sums, has_dw && c.out[dw].dtype != ENG_F32 ? vocabulary * width : 0);
     bytes = library + library::scratch(c, of_logits(chunk));
   }
   // Bytes of so many tokens of x.
-  int64_t bytes_of(int64_t count) const { return count * width * cpu::dtype_size(type); }
+  int64_t bytes_of(int64_t count) const { return count * width * common::dtype_size(type); }
 
   // The products for a chunk of `count` tokens.
   library::Product of_logits(int64_t count) const {
@@ -150,102 +166,97 @@ struct Sizes {
     return p;
   }
   // Elements from one token to the next of gradients of x's type in the place of logits.
-  int64_t stride() const { return row * static_cast<int64_t>(sizeof(float) / cpu::dtype_size(type)); }
+  int64_t stride() const { return row * static_cast<int64_t>(sizeof(float) / common::dtype_size(type)); }
 };
 
 // Algorithms that the library chose for the products of a chunk of `count` tokens.
 struct Chunk {
   product::Chosen logits, dx, dw, dw_more;  // dw: of the first chunk
 
-  Chunk(const Call& c, void* device, const Sizes& s, int64_t count, bool gradient) {
+  // add: the first chunk is added to what there is.
+  Chunk(void* device, const Sizes& s, int64_t count, bool gradient, bool add) {
     if (count == 0) return;
     const uint64_t scratch = s.bytes - s.library;
     logits = product::choose(device, s.of_logits(count), scratch);
     if (!gradient) return;
     dx = product::choose(device, s.of_dx(count), scratch);
     if (!s.has_dw) return;
-    dw = product::choose(device, s.of_dw(count, c.out[2].dtype == ENG_F32 && c.has(4)), scratch);
+    dw = product::choose(device, s.of_dw(count, add), scratch);
     dw_more = product::choose(device, s.of_dw(count, true), scratch);
   }
   // True if the library computes all products of the gradient.
   bool multiplies(bool has_dw) const { return dx.algorithm && (!has_dw || (dw.algorithm && dw_more.algorithm)); }
 };
 
-// `weights`: the input with loss weights; `z`: the output of the z loss.
-void need_inputs(const Call& c, size_t weights, size_t z) {
-  need_optional(c, weights, ENG_F32, rows(c.in[0]), "loss weights");
-  if (c.real_or("z_loss", 0) > 0) need_tensor(c.out[z], ENG_F32, 1, "z");
+void need_head(const Call& c) {
   need_float(c.in[0], "x"), need_type(c.in[1], c.in[0].dtype, "w"), need_type(c.in[2], ENG_I32, "labels");
   need(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (V, H), H the last dimension of x");
   need(rows(c.in[1]) > 0, "w has no rows");
-  need_size(c.in[2], rows(c.in[0]), "labels"), need_tensor(c.out[0], ENG_F32, 1, "loss");
+  need_size(c.in[2], rows(c.in[0]), "labels");
+}
+// `weights`: the input with loss weights; `z`: the output of the z loss.
+void need_loss(const Call& c, size_t weights, size_t z) {
+  need_head(c), need_tensor(c.out[0], ENG_F32, 1, "loss");
+  need_optional(c, weights, ENG_F32, rows(c.in[0]), "loss weights");
+  if (c.real_or("z_loss", 0) > 0) need_tensor(c.out[z], ENG_F32, 1, "z");
+}
+// `dx`: the output with the gradient of x; that of w, if there is one, is the next.
+void need_gradients(const Call& c, size_t dx, bool dw) {
+  need_tensor(c.out[dx], c.in[0].dtype, elements(c.in[0]), "dx");
+  if (!dw) return;
+  need_size(c.out[dx + 1], elements(c.in[1]), "dw"), need_sum(c, c.in[0].dtype, dx + 1, "dw", 4, "dw_acc");
 }
 
-// Base of both ops: sizes and chunks of a call.
+// Base of all four ops. dx: the output with the gradient of x; that of w is the next.
+template <size_t dx>
 struct Chunks {
+  static constexpr size_t dw = dx + 1;
   Sizes sizes;
   Chunk whole, rest;
-  Chunks(const Call& c, void* device, bool gradient)
-      : sizes(c),
-        whole(c, device, sizes, sizes.chunk, gradient),
-        rest(c, device, sizes, sizes.tokens % sizes.chunk, gradient) {}
-  static uint64_t workspace(const Call& c) { return Sizes(c).bytes; }
+  Chunks(const Call& c, void* device, bool gradient) : Chunks(c, device, gradient, Sizes(c, dw)) {}
+  Chunks(const Call& c, void* device, bool gradient, const Sizes& s)
+      : sizes(s),
+        whole(device, s, s.chunk, gradient, adds(c, s)),
+        rest(device, s, s.tokens % s.chunk, gradient, adds(c, s)) {}
+  static bool adds(const Call& c, const Sizes& s) { return s.has_dw && c.out[dw].dtype == ENG_F32 && c.has(4); }
+  static uint64_t workspace(const Call& c) { return Sizes(c, dw).bytes; }
 
-  // Calls then(chunk, first) for each chunk; with scalars, its logits have become gradients of type D. `z` receives the
-  // second sum, if there is one.
+  // Scratch for a number of each token.
+  float* losses(const Args& a) const { return reinterpret_cast<float*>(a.scratch<char>() + sizes.losses); }
+  float* squares(const Args& a) const {
+    return sizes.has_z ? reinterpret_cast<float*>(a.scratch<char>() + sizes.squares) : nullptr;
+  }
+  // The loss, and the sum `z` of the squares if there are any.
+  void add_up(const Args& a, float* z, cudaStream_t stream) const {
+    launch<total>(1, lanes_block, sizeof(Lanes), stream, losses(a), sizes.tokens, a.out<float>(0));
+    if (sizes.has_z) launch<total>(1, lanes_block, sizeof(Lanes), stream, squares(a), sizes.tokens, z);
+  }
+
+  // Calls then(chunk, first) for each chunk, whose logits have become gradients of type D, if these are asked for.
   template <class D, class Then>
-  void for_each(const Args& a, const float* scalars, const float* weights, float* z, cudaStream_t stream,
-                Then then) const {
+  void for_each(const Args& a, const Asked& asked, cudaStream_t stream, Then then) const {
     const Sizes& s = sizes;
-    char* const scratch = a.scratch<char>();
-    float *const logits = a.scratch<float>(), *const losses = reinterpret_cast<float*>(scratch + s.losses);
-    float* const squares = s.has_z ? reinterpret_cast<float*>(scratch + s.squares) : nullptr;
+    float* const logits = a.scratch<float>();
     for (int64_t first = 0; first < s.tokens; first += s.chunk) {
       const int64_t count = s.tokens - first < s.chunk ? s.tokens - first : s.chunk;
       const Chunk& chunk = count == s.chunk ? whole : rest;
       chunk.logits.run({a.in<char>(0) + s.bytes_of(first), a.in<void>(1), nullptr, nullptr, logits},
-                       scratch + s.library, stream);
-      const Weighting by{scalars, weights ? weights + first : nullptr, squares ? squares + first : nullptr, s.weight,
-                         s.z_loss};
+                       a.scratch<char>() + s.library, stream);
       launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
-                         by, losses + first, s.vocabulary, s.row);
+                         asked.from(first), s.vocabulary, s.row);
       then(chunk, first);
     }
-    launch<total>(1, order_block, sizeof(OrderTiles), stream, losses, s.tokens, a.out<float>(0));
-    if (squares) launch<total>(1, order_block, sizeof(OrderTiles), stream, squares, s.tokens, z);
   }
-};
-
-struct CrossEntropy : Chunks {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
-  static void check(const Call& c) {
-    const size_t outputs = c.real_or("z_loss", 0) > 0 ? 2 : 1;
-    need_counts(c, 3, 4, outputs, outputs), need_inputs(c, 3, 1);
+  void values(const Args& a, const Asked& asked, cudaStream_t stream) const {
+    for_each<float>(a, asked, stream, [](const Chunk&, int64_t) {});
   }
-  CrossEntropy(const Call& c, void* device) : Chunks(c, device, false) {}
-  void run(const Args& a, cudaStream_t stream) const {
-    for_each<float>(a, nullptr, a.in<float>(3), a.out<float>(1), stream, [](const Chunk&, int64_t) {});
-  }
-};
-
-struct CrossEntropyGrad : Chunks {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
-  static void check(const Call& c) {
-    const bool dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
-    const size_t z = dw ? 3 : 2, outputs = c.real_or("z_loss", 0) > 0 ? z + 1 : z;
-    need_counts(c, 4, 6, outputs, outputs), need_inputs(c, 5, z), need_scalars(c.in[3]);
-    need_tensor(c.out[1], c.in[0].dtype, elements(c.in[0]), "dx");
-    if (dw) need_size(c.out[2], elements(c.in[1]), "dw"), need_sum(c, c.in[0].dtype, 2, "dw", 4, "dw_acc");
-  }
-  CrossEntropyGrad(const Call& c, void* device) : Chunks(c, device, true) {}
-
   // A library multiplies matrices of one type: it gets the gradients of logits rounded to that of x, which own threads
   // do not need.
-  void run(const Call& c, const Args& a, cudaStream_t stream) const {
+  void gradients(const Call& c, const Args& a, const Asked& asked, cudaStream_t stream) const {
     const Sizes& s = sizes;
     char* const scratch = a.scratch<char>();
-    const bool in_f32 = !s.has_dw || c.out[2].dtype == ENG_F32;  // dw
-    float* const dw = in_f32 ? a.out<float>(2) : reinterpret_cast<float*>(scratch + s.sums);
+    const bool in_f32 = !s.has_dw || c.out[dw].dtype == ENG_F32;
+    float* const sums = in_f32 ? a.out<float>(dw) : reinterpret_cast<float*>(scratch + s.sums);
     const bool has_rest = s.tokens % s.chunk != 0;
     const bool library = whole.multiplies(s.has_dw) && (!has_rest || rest.multiplies(s.has_dw));
     const auto multiply = [&](const product::Chosen& chosen, const library::Operands& o) {
@@ -255,25 +266,85 @@ struct CrossEntropyGrad : Chunks {
       by_types(p.type, p.result, [&]<class T, class C>(T, C) { product::by_threads<float, T, C>(p, o, stream); });
     };
     const auto then = [&](const Chunk& chunk, int64_t first) {
-      multiply(chunk.dx, {scratch, a.in<void>(1), nullptr, nullptr, a.out<char>(1) + s.bytes_of(first)});
+      multiply(chunk.dx, {scratch, a.in<void>(1), nullptr, nullptr, a.out<char>(dx) + s.bytes_of(first)});
       if (!s.has_dw) return;
-      const float* acc = first ? dw : in_f32 ? a.in<float>(4) : nullptr;
-      multiply(first ? chunk.dw_more : chunk.dw, {scratch, a.in<char>(0) + s.bytes_of(first), acc, nullptr, dw});
+      const float* acc = first ? sums : in_f32 ? a.in<float>(4) : nullptr;
+      multiply(first ? chunk.dw_more : chunk.dw, {scratch, a.in<char>(0) + s.bytes_of(first), acc, nullptr, sums});
     };
-    by_type(library ? s.type : int32_t{ENG_F32}, [&]<class D>(D) {
-      for_each<D>(a, a.in<float>(3), a.in<float>(5), a.out<float>(s.has_dw ? 3 : 2), stream, then);
-    });
+    by_type(library ? s.type : int32_t{ENG_F32}, [&]<class D>(D) { for_each<D>(a, asked, stream, then); });
     if (in_f32) return;
     by_type(s.type, [&]<class S>(S) {
-      launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
+      launch_each(s.vocabulary * s.width, stream, StoreOf<S>{sums, a.in<S>(4), a.out<S>(dw)});
     });
+  }
+};
+
+struct CrossEntropy : Chunks<1> {
+  static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
+  static void check(const Call& c) {
+    const size_t outputs = c.real_or("z_loss", 0) > 0 ? 2 : 1;
+    need_counts(c, 3, 4, outputs, outputs), need_loss(c, 3, 1);
+  }
+  CrossEntropy(const Call& c, void* device) : Chunks(c, device, false) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    Asked asked{losses(a), squares(a)};
+    asked.weights = a.in<float>(3);
+    values(a, asked, stream), add_up(a, a.out<float>(1), stream);
+  }
+};
+
+struct CrossEntropyGrad : Chunks<1> {
+  static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
+  static void check(const Call& c) {
+    const bool has_dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
+    const size_t z = has_dw ? 3 : 2, outputs = c.real_or("z_loss", 0) > 0 ? z + 1 : z;
+    need_counts(c, 4, 6, outputs, outputs), need_loss(c, 5, z), need_scalars(c.in[3]), need_gradients(c, 1, has_dw);
+  }
+  CrossEntropyGrad(const Call& c, void* device) : Chunks(c, device, true) {}
+  void run(const Call& c, const Args& a, cudaStream_t stream) const {
+    Asked asked{losses(a), squares(a)};
+    asked.scalars = a.in<float>(3), asked.weights = a.in<float>(5);
+    asked.loss = sizes.weight, asked.z = sizes.z_loss;
+    gradients(c, a, asked, stream), add_up(a, a.out<float>(sizes.has_dw ? 3 : 2), stream);
+  }
+};
+
+struct LabelLogprob : Chunks<0> {
+  static constexpr const char* op = ENG_OP_LABEL_LOGPROB;
+  static void check(const Call& c) {
+    need_counts(c, 3, 3, 1, 1), need_head(c);
+    need_tensor(c.out[0], ENG_F32, rows(c.in[0]), "log-probabilities");
+  }
+  LabelLogprob(const Call& c, void* device) : Chunks(c, device, false) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    Asked asked{a.out<float>(0)};
+    asked.logprobs = true;
+    values(a, asked, stream);
+  }
+};
+
+struct LabelLogprobGrad : Chunks<0> {
+  static constexpr const char* op = ENG_OP_LABEL_LOGPROB_GRAD;
+  static void check(const Call& c) {
+    const bool has_dw = c.integer_or("no_dw", 0) == 0;
+    const size_t outputs = has_dw ? 2 : 1;
+    need_counts(c, 4, 5, outputs, outputs), need_head(c), need_gradients(c, 0, has_dw);
+    need_tensor(c.in[3], ENG_F32, rows(c.in[0]), "dy");
+  }
+  LabelLogprobGrad(const Call& c, void* device) : Chunks(c, device, true) {}
+  void run(const Call& c, const Args& a, cudaStream_t stream) const {
+    Asked asked{};
+    asked.dlogprobs = a.in<float>(3);
+    gradients(c, a, asked, stream);
   }
 };
 
 }  // namespace cross_entropy
 
 void add_cross_entropy(List& list) {
-  list.insert(list.end(), {&kernel<cross_entropy::CrossEntropy>, &kernel<cross_entropy::CrossEntropyGrad>});
+  using namespace cross_entropy;
+  list.insert(list.end(),
+              {&kernel<CrossEntropy>, &kernel<CrossEntropyGrad>, &kernel<LabelLogprob>, &kernel<LabelLogprobGrad>});
 }
 
 }  // namespace cuda

@@ -53,13 +53,13 @@ class Algorithm {
 
 struct Table {
   // Bytes that the plan gives to the product, known without a device; 0 if the library never takes it.
-  uint64_t (*scratch)(const cpu::Call& call, const Product& p);
+  uint64_t (*scratch)(const common::Call& call, const Product& p);
   // Null: the library refuses. Throws Error for what is no refusal.
   std::shared_ptr<const Algorithm> (*prepare)(void* device, const Product& p, uint64_t scratch);
 };
 inline const Table* table = nullptr;
 
-inline uint64_t scratch(const cpu::Call& call, const Product& p) {
+inline uint64_t scratch(const common::Call& call, const Product& p) {
   return table ? table->scratch(call, p) : 0;
 }
 inline std::shared_ptr<const Algorithm> prepare(void* device, const Product& p, uint64_t scratch) {

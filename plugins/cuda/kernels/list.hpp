@@ -12,6 +12,7 @@ using List = std::vector<const eng_kernel*>;  // as in common/cuda/glue.hpp
 void add_attention(List& list);
 void add_cross_entropy(List& list);
 void add_elementwise(List& list);
+void add_layout(List& list);
 void add_norm(List& list);
 void add_optimizer(List& list);
 void add_product(List& list);
@@ -21,8 +22,8 @@ void add_step(List& list);
 inline const List& kernels() {
   static const List all = [] {
     List list;
-    for (auto* add : {add_attention, add_cross_entropy, add_elementwise, add_norm, add_optimizer, add_product,
-                      add_sequence, add_step})
+    for (auto* add : {add_attention, add_cross_entropy, add_elementwise, add_layout, add_norm, add_optimizer,
+                      add_product, add_sequence, add_step})
       add(list);
     return list;
   }();

@@ -40,7 +40,7 @@ struct SgdNumbers {
   bool nesterov, buffer;
   // The buffer is input 2, if there is one; it may also be there as an absent input.
   static Places places(const Call& c) {
-    const size_t scalars = cpu::is_rounded(c) ? 3 : c.in.size() - 1;
+    const size_t scalars = common::is_rounded(c) ? 3 : c.in.size() - 1;
     const size_t states = scalars == 3 && c.has(2) ? 1 : 0;
     return {states, scalars, 1 + states};
   }
@@ -124,7 +124,7 @@ struct UpdateOf {
 template <class G, class Numbers>
 struct RoundedUpdateOf {
   Operands<bf16, Numbers, G> x;
-  cpu::Rounding chance;
+  common::Rounding chance;
   const int64_t* counters;
   Step step;
   uint32_t updates;
@@ -198,22 +198,22 @@ struct Update : Exact {
   static constexpr const char* op = Numbers::op;
   Places at;
   Numbers numbers;
-  std::optional<cpu::Rounding> rounding;
+  std::optional<common::Rounding> rounding;
   static void check(const Call& c) {
-    const bool rounded = cpu::is_rounded(c);
+    const bool rounded = common::is_rounded(c);
     need_counts(c, Numbers::least_in, Numbers::most_in + (rounded ? 1 : 0), Numbers::least_in - 2,
                 Numbers::most_in - 1);
     const Places at = Update(c).at;
     need_scalars(c.in[at.scalars]);
-    if (rounded) return cpu::check_rounded(c, at.states, Numbers::most_in);
-    cpu::check_weight(c, at.weight);
+    if (rounded) return common::check_rounded(c, at.states, Numbers::most_in);
+    common::check_weight(c, at.weight);
     for (size_t k = 0; k < 2 + at.states; ++k)
       need_type(c.in[k], ENG_F32, "p, its gradient or a state"), need_size(c.in[k], elements(c.in[0]), "a state");
     for (size_t k = 0; k < 1 + at.states; ++k)
       need_type(c.out[k], ENG_F32, "p or a state"), need_size(c.out[k], elements(c.in[0]), "a state");
   }
   explicit Update(const Call& c) : at(Numbers::places(c)), numbers(c) {
-    if (cpu::is_rounded(c)) rounding.emplace(c);
+    if (common::is_rounded(c)) rounding.emplace(c);
   }
   void run(const Call& c, const Args& args, cudaStream_t stream) const {
     const int64_t n = elements(c.in[0]);

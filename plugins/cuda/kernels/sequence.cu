@@ -234,7 +234,7 @@ struct Dropout : Exact {
   explicit Dropout(const Call& c) {
     drops.batch = c.in[0].dims[0], drops.each = elements(c.in[0]) / drops.batch;
     drops.seed = static_cast<uint64_t>(c.integer("seed")), drops.stream = static_cast<uint32_t>(c.integer("stream"));
-    drops.threshold = cpu::dropout_threshold(c.real("p"));
+    drops.threshold = common::dropout_threshold(c.real("p"));
     drops.factor = static_cast<float>(1.0 / (1.0 - c.real("p")));
   }
   void run(const Call& c, const Args& a, cudaStream_t queue) const {

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "../../common/cuda/glue.hpp"
+#include "../../common/cuda/lanes.cuh"
 #include "../../common/scaler.hpp"
 #include "list.hpp"
-#include "sum_in_order.cuh"
 
 namespace cuda {
 namespace step {
@@ -49,8 +49,10 @@ __global__ void put_row(const char* row, const char* rows_in, const int64_t* cou
   if (threadIdx.x == 0) counters[ENG_C_MICRO] = micro + 1;
 }
 
-__global__ void loss_seed(const float* scalars, float weight, float* out) {
-  if (threadIdx.x == 0) out[0] = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * weight;
+// per_label: the term is divided by the labels that count; the weight of any other one contains its divisor.
+__global__ void loss_seed(const float* scalars, float weight, bool per_label, float* out) {
+  const float divided = per_label ? scalars[ENG_S_INV_TOKENS] : 1.0f;
+  if (threadIdx.x == 0) out[0] = divided * scalars[ENG_S_LOSS_SCALE] * weight;
 }
 
 constexpr int chunk = 4096, lanes = 64;
@@ -73,10 +75,11 @@ __global__ void sum_squares(const T* x, float* out) {
   if (lane == 0) out[blockIdx.x] = fold[0];
 }
 
-__global__ void finish(const float* partials, int64_t n, const float* table, int64_t columns, const float* scalars_in,
-                       const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
+__global__ void __launch_bounds__(lanes_block)
+    finish(const float* partials, int64_t n, const float* table, int64_t columns, const float* scalars_in,
+           const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
   keep(scalars, scalars_in, ENG_S_COUNT), keep(counters, counters_in, ENG_C_COUNT);
-  const double sum = sum_in_order(partials, n);
+  const double sum = sum_in_lanes(partials, n);
   if (threadIdx.x) return;
   const double scale = scalars[ENG_S_LOSS_SCALE], norm = sqrt(sum) / scale;
   const bool ok = norm - norm == 0.0;  // finite
@@ -143,12 +146,12 @@ struct FoldAnyOf {
   }
 };
 
-__global__ void loss_scale(cpu::ScalerRule rule, const float* state, const float* scalars_in, float* scalars) {
+__global__ void loss_scale(common::ScalerRule rule, const float* state, const float* scalars_in, float* scalars) {
   keep(scalars, scalars_in, ENG_S_COUNT);
   __syncthreads();
   if (threadIdx.x == 0) rule.begin(state, scalars);
 }
-__global__ void scaler(cpu::ScalerRule rule, const float* state_in, const float* scalars, float* state) {
+__global__ void scaler(common::ScalerRule rule, const float* state_in, const float* scalars, float* state) {
   keep(state, state_in, ENG_SCALER_COUNT);
   __syncthreads();
   if (threadIdx.x == 0) rule.after(scalars[ENG_S_OK] != 0.0f, state);
@@ -159,7 +162,7 @@ __global__ void scaler(cpu::ScalerRule rule, const float* state_in, const float*
 constexpr unsigned block = 64;
 
 int64_t bytes_of(const eng_desc& d) {
-  return elements(d) * cpu::dtype_size(d.dtype);
+  return elements(d) * common::dtype_size(d.dtype);
 }
 
 struct Begin : Exact {
@@ -208,13 +211,14 @@ struct PutRow : Exact {
 struct LossSeed : Exact {
   static constexpr const char* op = ENG_OP_LOSS_SEED;
   float weight;
-  explicit LossSeed(const Call& c) : weight(static_cast<float>(c.real("weight"))) {}
+  bool per_label;
+  explicit LossSeed(const Call& c)
+      : weight(static_cast<float>(c.real("weight"))), per_label(c.integer_or("labels", 1) != 0) {}
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1), need_scalars(c.in[0]), need_tensor(c.out[0], ENG_F32, 1, "out");
-    need(c.integer_or("labels", 1) != 0, "terms of the loss that are not divided by labels have no kernel yet");
   }
   void run(const Args& a, cudaStream_t stream) const {
-    launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, a.out<float>(0));
+    launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, per_label, a.out<float>(0));
   }
 };
 
@@ -244,7 +248,7 @@ struct Finish : Exact {
     c.real("max_norm");
   }
   void run(const Call& c, const Args& a, cudaStream_t stream) const {
-    launch<finish>(1, order_block, sizeof(OrderTiles), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
+    launch<finish>(1, lanes_block, sizeof(Lanes), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
                    columns(c.in[1]), a.in<float>(2), a.in<int64_t>(3), a.out<float>(0), a.out<int64_t>(1), max_norm);
   }
 };
@@ -277,14 +281,14 @@ struct Fold : Exact {
   }
 };
 
-struct LossScale : cpu::LossScale {
-  using cpu::LossScale::LossScale;
+struct LossScale : common::LossScale {
+  using common::LossScale::LossScale;
   void run(const Args& a, cudaStream_t stream) const {
     launch<loss_scale>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
   }
 };
-struct Scaler : cpu::Scaler {
-  using cpu::Scaler::Scaler;
+struct Scaler : common::Scaler {
+  using common::Scaler::Scaler;
   void run(const Args& a, cudaStream_t stream) const {
     launch<scaler>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
   }

@@ -30,11 +30,12 @@ struct Rows {
   int64_t size, n, p, q;
   static void check(const Call& c) {
     need_counts(c, join ? 2 : 1, join ? 2 : 1, join ? 1 : 2, join ? 1 : 2);
-    need(cpu::dtype_size(c.in[0].dtype) == 2 || cpu::dtype_size(c.in[0].dtype) == 4, "copies elements of 2 or 4 bytes");
+    need(common::dtype_size(c.in[0].dtype) == 2 || common::dtype_size(c.in[0].dtype) == 4,
+         "copies elements of 2 or 4 bytes");
     need_types(c, c.in[0].dtype, {1}, {0, 1}, "each part");
   }
   explicit Rows(const Call& c)
-      : size(cpu::dtype_size(c.in[0].dtype)),
+      : size(common::dtype_size(c.in[0].dtype)),
         n(rows(c.in[0])),
         p(columns(join ? c.in[0] : c.out[0])),
         q(columns(join ? c.in[1] : c.out[1])) {}

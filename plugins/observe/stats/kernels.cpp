@@ -13,10 +13,10 @@
 namespace stats {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::elements;
-using cpu::Error;
+using common::Args;
+using common::Call;
+using common::elements;
+using common::Error;
 
 constexpr int64_t chunk = 4096;
 
@@ -43,8 +43,8 @@ Sum measure(const T* x, int64_t n, double factor) {
 }
 
 Sum measure(int32_t dtype, const void* x, int64_t first, int64_t n, double factor) {
-  if (dtype == ENG_BF16) return measure(static_cast<const cpu::Bf16*>(x) + first, n, factor);
-  if (dtype == ENG_F16) return measure(static_cast<const cpu::F16*>(x) + first, n, factor);
+  if (dtype == ENG_BF16) return measure(static_cast<const common::Bf16*>(x) + first, n, factor);
+  if (dtype == ENG_F16) return measure(static_cast<const common::F16*>(x) + first, n, factor);
   return measure(static_cast<const float*>(x) + first, n, factor);
 }
 
@@ -102,7 +102,7 @@ const eng_op* const list[] = {&measure_op};
 }  // namespace
 
 const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 1, .ops = list};
-const eng_kernels cpu_kernels = cpu::kernel_table<Measure<true>>;
-const eng_kernels reference_kernels = cpu::kernel_table<Measure<false>>;
+const eng_kernels cpu_kernels = common::kernel_table<Measure<true>>;
+const eng_kernels reference_kernels = common::kernel_table<Measure<false>>;
 
 }  // namespace stats

@@ -7,12 +7,12 @@
 
 namespace adamw8bit {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::elements;
+using common::Args;
+using common::Call;
+using common::elements;
 
 inline void need(bool right, const char* text) {
-  if (!right) throw cpu::Error{ENG_UNSUPPORTED, text};
+  if (!right) throw common::Error{ENG_UNSUPPORTED, text};
 }
 
 inline void check_call(const Call& c) {
@@ -33,7 +33,7 @@ inline void check_call(const Call& c) {
   for (size_t k = 0; k < 5; ++k)
     need(is(c.out[k], c.in[from[k]].dtype, elements(c.in[from[k]])),
          "outputs must be like the inputs that they replace");
-  cpu::check_weight(c, 5);
+  common::check_weight(c, 5);
   for (const char* key : {"beta1", "beta2", "eps", "weight_decay"}) (void)c.real(key);
 }
 
@@ -44,7 +44,7 @@ struct Settings {
   float rest1, beta2, rest2, eps, wd;
   explicit Settings(const Call& c)
       : blocks(elements(c.in[0]) / block),
-        weight(cpu::has_weight(c, 5) ? c.out[5].dtype : 0),
+        weight(common::has_weight(c, 5) ? c.out[5].dtype : 0),
         rest1(static_cast<float>(1.0 - c.real("beta1"))),
         beta2(static_cast<float>(c.real("beta2"))),
         rest2(static_cast<float>(1.0 - c.real("beta2"))),

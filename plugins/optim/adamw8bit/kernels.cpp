@@ -43,7 +43,7 @@ struct FastUpdate {
     if (!counts && !set.weight) return;  // all is in place
     const auto part = [&](int64_t first, int64_t last) {
       if (counts) return loops()->update(u, first, last);
-      cpu::cast_weight(set.weight, u.p, u.weight, first * block, last * block);
+      common::cast_weight(set.weight, u.p, u.weight, first * block, last * block);
     };
     // A parallel region costs some microseconds.
     if (set.blocks * block < 16384) return part(0, set.blocks);
@@ -70,9 +70,9 @@ bool has_avx2() {
 
 const eng_kernels* isa_kernels(const char* name) {
 #ifdef ADAMW8BIT_X86
-  if (std::strcmp(name, "avx2") == 0) return has_avx2() ? &cpu::kernel_table<FastUpdate<avx2>> : nullptr;
+  if (std::strcmp(name, "avx2") == 0) return has_avx2() ? &common::kernel_table<FastUpdate<avx2>> : nullptr;
 #endif
-  return std::strcmp(name, "portable") == 0 ? &cpu::kernel_table<FastUpdate<portable>> : nullptr;
+  return std::strcmp(name, "portable") == 0 ? &common::kernel_table<FastUpdate<portable>> : nullptr;
 }
 
 const eng_kernels* cpu_kernels() {

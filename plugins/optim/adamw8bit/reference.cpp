@@ -67,12 +67,12 @@ struct PlainUpdate {
   void run(const Args& a) const {
     if (a.in<float>(6)[ENG_S_OK] != 0)  // all is in place
       for (int64_t b = 0; b < set.blocks; ++b) update(a, b);
-    cpu::cast_weight(set.weight, a.out<float>(0), a.out<void>(5), 0, set.blocks * block);
+    common::cast_weight(set.weight, a.out<float>(0), a.out<void>(5), 0, set.blocks * block);
   }
 };
 
 }  // namespace
 
-const eng_kernels reference_kernels = cpu::kernel_table<PlainUpdate>;
+const eng_kernels reference_kernels = common::kernel_table<PlainUpdate>;
 
 }  // namespace adamw8bit

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muon's ops, all EXACT: every line is one IEEE operation, in the order of ../muon/muon.hpp.
 #include "../../common/cuda/glue.hpp"
+#include "../../common/cuda/lanes.cuh"
 #include "../../common/weight.hpp"
 #include "../muon/muon.hpp"
 #include "list.hpp"
@@ -63,7 +64,7 @@ struct Momentum {
 
 // The sum of squares of 4,096 elements, by a block with a thread for each of the 64 lanes.
 constexpr int64_t chunk = 4096;
-constexpr int lanes = 64, factor_block = 256;
+constexpr int lanes = 64;
 __global__ void __launch_bounds__(lanes) sum_squares(const float* u, int64_t n, double* partial) {
   float* const fold = cuda::shared<float[lanes]>();
   const int lane = static_cast<int>(threadIdx.x);
@@ -80,17 +81,9 @@ __global__ void __launch_bounds__(lanes) sum_squares(const float* u, int64_t n, 
     if (lane == 0) partial[c] = static_cast<double>(fold[0]);  // fold[0] is its own until the next barrier
   }
 }
-// The factor of all elements, behind the sums. One thread adds, in order; the others bring the sums near.
-__global__ void __launch_bounds__(factor_block) factor_of(double* partial, int64_t chunks, double eps) {
-  double* const tile = cuda::shared<double[factor_block]>();
-  double sum = 0;
-  for (int64_t first = 0; first < chunks; first += factor_block) {
-    const int64_t at = first + threadIdx.x;
-    if (at < chunks) tile[threadIdx.x] = partial[at];
-    __syncthreads();
-    for (int k = 0; threadIdx.x == 0 && k < factor_block && first + k < chunks; ++k) sum = sum + tile[k];
-    __syncthreads();
-  }
+// The factor of all elements, behind the sums.
+__global__ void __launch_bounds__(cuda::lanes_block) factor_of(double* partial, int64_t chunks, double eps) {
+  const double sum = cuda::sum_in_lanes(partial, chunks);
   if (threadIdx.x == 0) partial[chunks] = 1.0 / (sqrt(sum) + eps);
 }
 struct ScaleOf {
@@ -123,7 +116,7 @@ struct Normalize {
   void run(const Args& a, cudaStream_t stream) const {
     double* const partial = a.scratch<double>();
     launch<sum_squares>(cuda::blocks_for(chunks, 1), lanes, sizeof(float[lanes]), stream, a.in<float>(0), n, partial);
-    launch<factor_of>(1, factor_block, sizeof(double[factor_block]), stream, partial, chunks, eps);
+    launch<factor_of>(1, cuda::lanes_block, sizeof(cuda::Lanes), stream, partial, chunks, eps);
     cuda::launch_each(n, stream, ScaleOf{a.in<float>(0), a.out<float>(0), partial + chunks, 0});
   }
 };
@@ -160,13 +153,13 @@ struct Apply {
   int32_t weight;  // its type; 0: none
   float decay;
   static void check(const Call& c) {
-    need_counts(c, 3, 3, 1, 2), need_scalars(c.in[2]), cpu::check_weight(c, 1);
+    need_counts(c, 3, 3, 1, 2), need_scalars(c.in[2]), common::check_weight(c, 1);
     for (const eng_desc* d : {&c.in[0], &c.in[1], &c.out[0]}) need_like(*d, c.in[0], "p or o");
     c.real("weight_decay");
   }
   explicit Apply(const Call& c)
       : n(elements(c.in[0])),
-        weight(cpu::has_weight(c, 1) ? c.out[1].dtype : 0),
+        weight(common::has_weight(c, 1) ? c.out[1].dtype : 0),
         decay(static_cast<float>(c.real("weight_decay"))) {}
   void run(const Args& a, cudaStream_t stream) const {
     const auto with = [&]<class W>(W* weights) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "../../common/lanes.hpp"
 #include "../../common/parallel.hpp"
 #include "../../common/weight.hpp"
 #include "muon.hpp"
@@ -11,14 +12,14 @@
 namespace muon {
 namespace {
 
-using cpu::Args;
-using cpu::Call;
-using cpu::elements;
+using common::Args;
+using common::Call;
+using common::elements;
 
 constexpr int64_t chunk = 4096, lanes = 64;
 
 void need(bool right, const char* text) {
-  if (!right) throw cpu::Error{ENG_UNSUPPORTED, text};
+  if (!right) throw common::Error{ENG_UNSUPPORTED, text};
 }
 
 // All tensors have one type: f32, or on the reference device also f64. Scalars are always f32. Of the outputs the first
@@ -134,13 +135,13 @@ struct Normalize {
     by_type(type, [&]<class T>(T) {
       const T* u = a.in<T>(0);
       T* x = a.out<T>(0);
-      double *partial = a.scratch<double>(), sum = 0;
+      double* partial = a.scratch<double>();
       cpu::parallel_for(threads, [&](unsigned thread, unsigned all) {
         const cpu::Share share = cpu::share_of(chunks, thread, all);
         for (int64_t k = share.first; k < share.last; ++k)
           partial[k] = double(sum_squares(u + k * chunk, n - k * chunk < chunk ? n - k * chunk : chunk));
       });
-      for (int64_t k = 0; k < chunks; ++k) sum = sum + partial[k];
+      const double sum = common::sum_in_lanes(chunks, [&](int64_t k) { return partial[k]; });
       const T by = T(1.0 / (std::sqrt(sum) + eps));
       shares(threads, n, [&](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) x[i] = by * u[i];
@@ -161,14 +162,14 @@ struct Apply {
 
   static void check(const Call& c) {
     check_types(c, fast, 2, 1);
-    cpu::check_weight(c, 1);
+    common::check_weight(c, 1);
     c.real("weight_decay");
   }
   explicit Apply(const Call& c)
       : type(c.in[0].dtype),
         n(elements(c.in[0])),
         threads(threads_of<fast>(c)),
-        weight(cpu::has_weight(c, 1) ? c.out[1].dtype : 0),
+        weight(common::has_weight(c, 1) ? c.out[1].dtype : 0),
         weight_decay(c.real("weight_decay")) {}
   void run(const Args& a) const {
     const float* scalars = a.in<float>(2);
@@ -185,7 +186,7 @@ struct Apply {
             const T kept = weight_decay != 0 ? p[i] - lr * (wd * p[i]) : p[i];
             p[i] = kept - lr * o[i];
           }
-          cpu::cast_weight(weight, a.out<float>(0), a.out<void>(1), at, end);
+          common::cast_weight(weight, a.out<float>(0), a.out<void>(1), at, end);
         }
       });
     });
@@ -194,7 +195,7 @@ struct Apply {
 
 }  // namespace
 
-const eng_kernels cpu_kernels = cpu::kernel_table<Momentum<true>, Normalize<true>, Apply<true>>;
-const eng_kernels reference_kernels = cpu::kernel_table<Momentum<false>, Normalize<false>, Apply<false>>;
+const eng_kernels cpu_kernels = common::kernel_table<Momentum<true>, Normalize<true>, Apply<true>>;
+const eng_kernels reference_kernels = common::kernel_table<Momentum<false>, Normalize<false>, Apply<false>>;
 
 }  // namespace muon

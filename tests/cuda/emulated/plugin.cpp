@@ -19,7 +19,8 @@ struct Copy {
   static constexpr const char* op = ENG_OP_COPY;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   uint64_t bytes;
-  explicit Copy(const Call& c) : bytes(static_cast<uint64_t>(elements(c.out[0])) * cpu::dtype_size(c.out[0].dtype)) {}
+  explicit Copy(const Call& c)
+      : bytes(static_cast<uint64_t>(elements(c.out[0])) * common::dtype_size(c.out[0].dtype)) {}
   void run(const Args& a, cudaStream_t) const {
     if (bytes) std::memcpy(a.out<char>(0), a.in<char>(0), bytes);
   }

@@ -59,11 +59,13 @@ TEST_CASE("emulated cuda: the step's own ops, exactly") {
   check_exact({ENG_OP_PUT_ROW, {row, rows, count}, {rows.d, k}, {}, {{0, 1}, {1, 2}}});
   const Tensor wide = random_normal(random, ENG_F32, {5}), all = random_normal(random, ENG_F32, {4, 5});
   check_exact({ENG_OP_PUT_ROW, {wide, all, count}, {all.d, k}, {}, {{0, 1}, {1, 2}}});
+  Tensor of_loss = scalars;
+  of_loss.as<float>()[ENG_S_INV_TOKENS] = 0.3f;
   for (const double weight : {1.0, 1e-4, -0.3})
-    check_exact({ENG_OP_LOSS_SEED,
-                 {scalars_of(1, 0.5f, 1e-3f, 0.1f, 0.2f)},
-                 {desc(ENG_F32, {1})},
-                 {real("weight", weight), whole("dtype", ENG_F32)}});
+    for (const int64_t labels : {1, 0}) {
+      const std::vector<eng_attr> attrs = {real("weight", weight), whole("dtype", ENG_F32), whole("labels", labels)};
+      check_exact({ENG_OP_LOSS_SEED, {of_loss}, {desc(ENG_F32, {1})}, attrs});
+    }
   for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16})
     check_exact({ENG_OP_SUM_SQUARES, {random_normal(random, type, {3 * 4096}, 3.0)}, {desc(ENG_F32, {3})}});
   const Tensor table = random_normal(random, ENG_F32, {9, 3});
@@ -79,7 +81,7 @@ TEST_CASE("emulated cuda: the step's own ops, exactly") {
   }
 }
 
-TEST_CASE("emulated cuda: the finish of a step sums in order, whatever the number of partials, exactly") {
+TEST_CASE("emulated cuda: the finish of a step sums in lanes, whatever the number of partials, exactly") {
   Random random(6);
   const Tensor table = random_normal(random, ENG_F32, {9, 3}), count = counters(7, 5, 2);
   const Tensor scalars = scalars_of(1, 0.5f, 1e-3f, 0.1f, 0.2f);
@@ -89,9 +91,12 @@ TEST_CASE("emulated cuda: the finish of a step sums in order, whatever the numbe
   for (const int64_t n : {0, 1, 3, 31, 32, 33, 1023, 1024, 1025, 2048, 4097, 100000}) {
     INFO(n << " partials");
     Tensor partials = random_normal(random, ENG_F32, {n});
-    // A large one comes and goes: what is summed meanwhile is rounded to quarters, so another order has other bits.
-    for (int64_t i = 0; i < n; ++i)
-      partials.put(i, i % 2 || i / 4 * 4 + 4 > n ? std::fabs(partials.at(i)) : i % 4 ? -0x1p50 : 0x1p50);
+    // In most lanes a large one comes and goes: what is summed meanwhile is rounded to quarters, so another order has
+    // other bits.
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t turn = i / 1024;
+      partials.put(i, turn % 2 || i % 3 == 0 ? std::fabs(partials.at(i)) : turn % 4 ? -0x1p50 : 0x1p50);
+    }
     finish(partials);
   }
   finish(Tensor(ENG_F32, {1}, {-0.0}));

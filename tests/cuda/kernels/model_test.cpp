@@ -169,7 +169,34 @@ TEST_CASE("emulated cuda: cross-entropy and its gradient") {
   CHECK(std::isnan(outputs({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss}})[0].at(0)));
 }
 
-TEST_CASE("emulated cuda: cross-entropy with products of a library, in chunks") {
+TEST_CASE("emulated cuda: log-probabilities of labels and their gradient") {
+  Random random(27);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const Tensor x = random_normal(random, type, {2, 5, 12}), w = random_normal(random, type, {67, 12});
+  const Tensor dy = random_normal(random, ENG_F32, {2, 5});
+  Tensor labels = random_ints(random, {2, 5}, 0, 66);
+  labels.put(3, -100);
+  check_close({ENG_OP_LABEL_LOGPROB, {x, w, labels}, {dy.d}}, 1e-6);
+  for (const int32_t sums : {type, int32_t{ENG_F32}}) {
+    const Tensor acc = random_normal(random, sums, {67, 12});
+    check_close({ENG_OP_LABEL_LOGPROB_GRAD, {x, w, labels, dy}, {x.d, acc.d}, {whole("no_dw", 0)}}, tolerance(type));
+    check_close({ENG_OP_LABEL_LOGPROB_GRAD, {x, w, labels, dy, acc}, {x.d, acc.d}, {whole("no_dw", 0)}, {{1, 4}}},
+                tolerance(type));
+  }
+  const Use frozen{ENG_OP_LABEL_LOGPROB_GRAD, {x, w, labels, dy}, {x.d}, {whole("no_dw", 1)}};
+  check_close(frozen, tolerance(type));
+  for (int64_t h = 0; h < 12; ++h) CHECK(outputs(frozen)[0].at(3 * 12 + h) == 0);
+  // Each is the cross-entropy of its label, with its sign changed.
+  const Tensor each = outputs({ENG_OP_LABEL_LOGPROB, {x, w, labels}, {dy.d}})[0];
+  const Tensor loss = outputs({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {desc(ENG_F32, {1})}})[0];
+  double sum = 0;
+  for (int64_t k = 0; k < each.size(); ++k) sum += each.at(k);
+  CHECK(sum == Approx(-loss.at(0)).epsilon(1e-6));
+  labels.put(5, 67);
+  CHECK(std::isnan(outputs({ENG_OP_LABEL_LOGPROB, {x, w, labels}, {dy.d}})[0].at(5)));
+}
+
+TEST_CASE("emulated cuda: cross-entropy and log-probabilities with products of a library, in chunks") {
   static Device device(device_file(), "cuda");
   if (device.info.settings[0] == 0) device.info.settings[0] = 1;
   device.info.settings[cuda::library::loss_chunk_setting] = 3;
@@ -185,5 +212,11 @@ TEST_CASE("emulated cuda: cross-entropy with products of a library, in chunks") 
     Use use{ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, acc}, {loss, x.d, acc.d}, {whole("no_dw", 0)}, {{2, 4}}};
     use.on = &device;
     check_close(use, 2 * tolerance(type));
+    const Tensor dy = random_normal(random, ENG_F32, {1, 7});
+    use.op = ENG_OP_LABEL_LOGPROB_GRAD, use.in[3] = dy, use.out = {x.d, acc.d}, use.in_place = {{1, 4}};
+    check_close(use, 2 * tolerance(type));
+    Use values{ENG_OP_LABEL_LOGPROB, {x, w, labels}, {dy.d}};
+    values.on = &device;
+    check_close(values, 1e-5);
   }
 }
