@@ -26,6 +26,7 @@ Family loss_ops();
 Family matmul_ops();
 Family norm_ops();
 Family optimizer_ops();
+Family packed_ops();
 Family position_ops();
 Family step_ops();
 

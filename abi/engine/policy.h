@@ -11,6 +11,7 @@
 #define ENGINE_POLICY_H_
 
 #include "build.h"
+#include "packed.h"
 #include "tensor.h"
 
 #ifdef __cplusplus
@@ -18,11 +19,11 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "precision-7" /* see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "precision-8" /* see engine/plugin.h */
 #undef ENG_DRAFT_PRECISION_
 #define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "zero-6"    /* see engine/plugin.h */
+#define ENG_ZERO_DRAFT "zero-7"    /* see engine/plugin.h */
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
@@ -37,12 +38,16 @@ extern "C" {
 #define ENG_ROLE_ACT 6     /* activations */
 
 /* The parameters of one block that share a weight dtype, laid out flat. Parameters with different kinds of optimizer
- * states, and frozen ones, have units of their own.  since 1.0 */
+ * states, and frozen ones, have units of their own. So have frozen matrices of layers, if the precision policy keeps
+ * these in a packed type: parameters with two dimensions of at least 16, except those of the first and the last block
+ * and those that must stay fp32.  since 1.0 */
 typedef struct eng_unit {
   uint32_t struct_size;
   eng_id id;
   uint32_t block;
-  uint32_t flags; /* ENG_PARAM_FP32 if its parameters must stay fp32 */
+  /* ENG_PARAM_FP32 if its parameters must stay fp32; ENG_PARAM_FROZEN if they are matrices that a packed type may keep,
+   * also where nothing is trained */
+  uint32_t flags;
   uint64_t count; /* elements, padding included */
 } eng_unit;
 
@@ -99,6 +104,10 @@ typedef struct eng_policy_update {
  *                    ranks first add up their own micro-batches ([train] reduce = "step"), the fresh gradient goes to
  *                    the dtype of ENG_ROLE_GRAD, that sum to the dtype of ENG_ROLE_PARTIAL, and the sum over ranks
  *                    back. A sum over ranks is made in the wider of the two dtypes, so it is only made narrower.
+ *   ENG_ROLE_WEIGHT  also from and to a packed type (engine/packed.h), usually done by eng.unpack/1 and eng.pack/1. What
+ *                    is packed is a u8 tensor here, in eng_view too: eng_packed_bytes for each 4,096 elements. Initial
+ *                    values are packed from f32.
+ * An "eng.zero/1" moves packed weights as u8 tensors: a part then is a multiple of eng_packed_bytes, not of 4,096.
  * Values become narrower before they move between ranks, and wider afterwards. Summands move in the dtype of
  * ENG_ROLE_PARTIAL. If that is f32 and activations have 16 bits, the fresh gradient is made in f32, as far as the ops
  * that make it are sums (engine/ops.h). */
@@ -134,7 +143,8 @@ typedef struct eng_axis {
   /* Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
   /* Fills this policy's own field of `io`. On entry the field holds ENG_F32, or the whole. The host checks that the
-   * other fields are unchanged. Dtypes must be floating types. `unit` is NULL for ENG_ROLE_ACT. Called for every unit
+   * other fields are unchanged. Dtypes must be floating types; ENG_ROLE_WEIGHT and ENG_ROLE_MASTER of a unit with ENG_PARAM_FROZEN may
+   * be of a packed type, both of the same. `unit` is NULL for ENG_ROLE_ACT. Called for every unit
    * and role, and more than once; the same question must get the same answer. In each plan it is called before any op
    * is emitted.
    *   Call: [plan & created]  since 1.0 */

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "engine/packed.h"
 #include "tests/kernels/fast_device.hpp"
 
 namespace {
@@ -230,6 +231,18 @@ int main(int argc, char** argv) {
                                 out = {p, m_codes, m_scales, v_codes, v_scales};
       bench.row("adamw8bit", 4 * n4 + 4 * double(blocks) * 4, "eng.adamw8bit.update/1", in, out, attrs);
       bench.row("cast to bf16", 1.5 * n4, ENG_OP_CAST, {p}, {weight}, {{"dtype", ENG_BF16, 0}});
+      struct PackedRows {
+        const char *pack, *unpack;
+        int32_t packed;
+      };
+      for (const PackedRows& rows : {PackedRows{"pack as int8", "unpack int8 to bf16", ENG_PACKED_INT8},
+                                     PackedRows{"pack as nf4", "unpack nf4 to bf16", ENG_PACKED_NF4}}) {
+        const auto bytes = static_cast<int64_t>(eng_packed_bytes(rows.packed)) * (count / ENG_PACKED_CHUNK);
+        const Tensor codes({bytes}, ENG_U8);
+        bench.row(rows.pack, n4 + double(bytes), ENG_OP_PACK, {p}, {codes}, {{"packed", rows.packed, 0}});
+        bench.row(rows.unpack, n4 / 2 + double(bytes), ENG_OP_UNPACK, {codes}, {weight},
+                  {{"packed", rows.packed, 0}, {"dtype", ENG_BF16, 0}});
+      }
       Tensor counters({ENG_C_COUNT * 2});  // i64 (8)
       counters.desc.dtype = ENG_I64, counters.desc.dims[0] = ENG_C_COUNT;
       std::vector<eng_attr> rounding = attrs;

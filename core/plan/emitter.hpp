@@ -72,8 +72,9 @@ class Emitter {
   uint64_t bytes_ = 0;          // of all buffers
 };
 
-// n elements in one dimension.
+// n elements in one dimension; of a packed type, the bytes of their chunks.
 inline eng_desc flat(int32_t dtype, uint64_t n) {
+  if (const uint64_t bytes = eng_packed_bytes(dtype)) return flat(ENG_U8, (n + chunk - 1) / chunk * bytes);
   return make_desc(dtype, {static_cast<int64_t>(n)});
 }
 // `n` elements of a flat view, from element `first`.

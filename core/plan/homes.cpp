@@ -63,14 +63,16 @@ Home Homes::persistent(const std::string& what, Line line, int32_t role, int32_t
                        const Home* weight) {
   const Id kept = part_of(role, u);
   const uint64_t all = unit(u).count, cut = place(role, u) == place(role, u, all - 1) ? all : kept_[u];
+  const int32_t packed = eng_packed_bytes(dtype) ? dtype : 0;
   const auto make = [&](uint64_t first, uint64_t n) -> Home {
     const uint32_t at = place(role, u, first);
-    if (weight && weight->place == at && weight->view.desc.dtype == dtype && (kept == weight->part || !weight->part)) {
+    if (weight && weight->where() == Where{at, weight->part, dtype} && (kept == weight->part || !weight->part)) {
       const uint64_t parts = plan_.ranks.part(weight->part).count;
-      return {slice(weight->view, first / parts, n / parts), kept, kept != weight->part, per, at};
+      const View view = slice(weight->view, weight->values(first / parts), weight->values(n / parts));
+      return {view, kept, kept != weight->part, per, at, packed};
     }
     const eng_desc desc = flat(dtype, n / plan_.ranks.part(kept).count / per);
-    return {emit_.persistent(what + " " + unit(u).name, line, desc, true, at), kept, false, per, at};
+    return {emit_.persistent(what + " " + unit(u).name, line, desc, true, at), kept, false, per, at, packed};
   };
   Home out = make(0, cut);
   if (cut < all) out.cut = cut, out.back = std::make_shared<const Home>(make(cut, all - cut));
@@ -149,8 +151,9 @@ void Homes::make_tensors() {
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = unit_of(p);
     const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
-      desc.dtype = home.view.desc.dtype;
-      plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, ranges(home, p), model_.params[p].flags});
+      desc.dtype = home.packed ? ENG_F32 : home.view.desc.dtype;
+      plan_.tensors.push_back(
+          {model_.params[p].name, role, desc, home.part, ranges(home, p), model_.params[p].flags, home.packed});
     };
     const eng_desc& own = model_.params[p].desc;
     add("parameter", master[u], own);

@@ -48,7 +48,8 @@ void Moves::move(const Policy& policy, int32_t role, size_t u, size_t piece, con
 // beside the computation.
 void Moves::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at,
                   const View& to) {
-  const uint64_t all = static_cast<uint64_t>(count(from.desc)) * plan_.ranks.part(at.part).count;
+  const uint64_t chunk_bytes = eng_packed_bytes(at.dtype), held = static_cast<uint64_t>(count(from.desc));
+  const uint64_t all = (chunk_bytes ? held / chunk_bytes * chunk : held) * plan_.ranks.part(at.part).count;
   const bool far = crosses(way, Axis::place);
   const auto between = [&](const eng_desc& desc, uint32_t place) {
     const std::string name = "move " + homes_.unit(u).name;

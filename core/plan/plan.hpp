@@ -129,6 +129,9 @@ struct Tensor {
   Id part = 0;  // of Plan::ranks; 0: every rank holds all of it
   std::vector<HeldRange> ranges;
   uint32_t flags = 0;  // of a parameter: ENG_PARAM_*
+  // ENG_PACKED_*: the ranges are of elements, their views the u8 chunks that hold these (engine/packed.h); 0: not
+  // packed
+  int32_t packed = 0;
   View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
 // A tensor that lies whole at `view`.

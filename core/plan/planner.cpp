@@ -131,16 +131,23 @@ class Planner {
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
-      for (const HeldRange& held : homes_.ranges(homes_.master[homes_.unit_of(p)], p))
-        for (const HeldRange& range : through_memory(held)) {
+      const Home& home = homes_.master[homes_.unit_of(p)];
+      for (const HeldRange& held : homes_.ranges(home, p))
+        for (const HeldRange& range : through_memory(held, home)) {
           Attrs attrs = parameter.init;
           attrs.list.push_back({"seed", r_.seed, 0});
           attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
           attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
           const bool stored = plan_.in_storage(range.view);
-          const View at =
-              stored ? emit_.passing("initial values", Line::update, range.view.desc, plan_.staging_arena) : range.view;
-          emit_.action(op(parameter.init_op), {}, {at}, std::move(attrs));
+          const uint32_t place = plan_.memory_of(plan_.buffer(range.view.buffer).arena);
+          const auto passing = [&](const eng_desc& d) {
+            return emit_.passing("initial values", Line::update, d, place);
+          };
+          const View at = stored ? passing(range.view.desc) : range.view;
+          const uint64_t rest = (chunk - range.count % chunk) % chunk;  // of the last chunk
+          const View made = home.packed ? passing(flat(ENG_F32, range.count + rest)) : at;
+          emit_.action(op(parameter.init_op), {}, {slice(made, 0, range.count)}, std::move(attrs));
+          if (home.packed) emit_.zero(slice(made, range.count, rest)), moves_.pack(homes_.unit_of(p), made, at);
           if (stored) emit_.copy(at, range.view);
         }
     }
@@ -151,14 +158,14 @@ class Planner {
     for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
   }
 
-  // Ranges in storage are saved and loaded piece by piece.
-  std::vector<HeldRange> through_memory(const HeldRange& held) const {
-    if (!plan_.in_storage(held.view)) return {held};
+  // Ranges in storage, and those that are packed, are made piece by piece.
+  std::vector<HeldRange> through_memory(const HeldRange& held, const Home& home) const {
+    if (!plan_.in_storage(held.view) && !home.packed) return {held};
     std::vector<HeldRange> out;
     const uint64_t most = std::max(r_.bucket / sizeof(float) / chunk, uint64_t{1}) * chunk;
     for (uint64_t first = 0; first < held.count; first += most) {
       const uint64_t n = std::min(most, held.count - first);
-      out.push_back({{held.first + first, n}, slice(held.view, first, n)});
+      out.push_back({{held.first + first, n}, slice(held.view, home.values(first), home.values(n))});
     }
     return out;
   }

@@ -103,6 +103,7 @@ int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
                                       "gradients", "activations"};
   const int32_t out = place(*this, role, unit, &eng_view::dtype).dtype;
   const std::string text = describe({out, 0, {}});
+  if (unit && unit->flags & ENG_PARAM_FROZEN && role <= ENG_ROLE_MASTER && eng_packed_bytes(out)) return out;
   if (!is_float(out))
     throw fault("precision {} gives {} {}, which is no floating type", name, roles[role],
                 text.substr(0, text.find(" (")));

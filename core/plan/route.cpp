@@ -2,6 +2,7 @@
 #include "core/plan/route.hpp"
 
 #include "core/tensor/dtype.hpp"
+#include "engine/packed.h"
 
 namespace eng {
 namespace {
@@ -24,11 +25,11 @@ class Way {
   // The sum over ranks, in the wider of two types.
   void sum(Id part, int32_t to) {
     at_.part = part;
-    if (dtype_size(to) > dtype_size(at_.dtype)) at_.dtype = to;
+    if (width(to) > width(at_.dtype)) at_.dtype = to;
     add(Axis::part);
   }
   void narrow(int32_t to) {
-    if (dtype_size(to) <= dtype_size(at_.dtype)) dtype(to);
+    if (width(to) <= width(at_.dtype)) dtype(to);
   }
   void end(const Where& to) {
     if (at_.dtype != to.dtype) place(plan_.memory_of(to.place)), dtype(to.dtype);
@@ -37,6 +38,8 @@ class Way {
   std::vector<Move> moves;
 
  private:
+  // Bytes of an element; packed types are narrower than all others.
+  static uint64_t width(int32_t dtype) { return eng_packed_bytes(dtype) ? 1 : dtype_size(dtype); }
   void add(Axis axis) { moves.push_back({axis, at_}); }
   const Plan& plan_;
   Where at_;

@@ -10,7 +10,8 @@ namespace eng {
 
 Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), plan_(plan), rules_(request) {
   const auto sort_of = [&](uint32_t p) {
-    return std::pair(model_.params[p].flags & ENG_PARAM_FP32, rules_.of(p).sort);
+    const uint32_t packed = model_.params[p].packed ? ENG_PARAM_FROZEN : 0;
+    return std::pair((model_.params[p].flags & ENG_PARAM_FP32) | packed, rules_.of(p).sort);
   };
   const Model& model = model_;
   const uint64_t grid = chunk * plan.ranks.data_size();
@@ -63,7 +64,7 @@ View Units::view(const Home& home, Range piece) const {
   const Range range = kept(home, piece);
   const bool in_place = home.nested || !home.part;
   const uint64_t first = in_place ? range.first : piece.first / plan_.ranks.part(home.part).count;
-  return slice(home.view, first / home.per, range.count / home.per);
+  return slice(home.view, home.values(first), home.values(range.count));
 }
 
 View Units::part(const View& piece, Id part) const {
@@ -111,7 +112,7 @@ std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p) const {
     if (!held.count) continue;
     const uint64_t n = held.count / home.per;
     out.push_back({{(held.first - mine.first) / home.per, n},
-                   slice(view(home, piece), (held.first - range.first) / home.per, n)});
+                   slice(view(home, piece), home.values(held.first - range.first), home.values(held.count))});
   }
   return out;
 }

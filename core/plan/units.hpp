@@ -18,12 +18,15 @@ struct Home {
   bool nested = false;        // the part lies where it belongs in a whole unit: the master of a whole weight
   uint32_t per = 1;           // elements of the unit that share a value of this state
   uint32_t place = 0;         // index into Plan::arenas
+  int32_t packed = 0;         // ENG_PACKED_* of what lies in `view` as u8
   uint64_t cut = UINT64_MAX;  // elements of the unit
   std::shared_ptr<const Home> back = {};  // of what begins there, as of a unit of its own
   // The place of the piece that begins at element `first` of the unit.
   Where where(uint64_t first = 0) const {
-    return first < cut ? Where{place, part, view.desc.dtype} : back->where(first - cut);
+    return first < cut ? Where{place, part, packed ? packed : view.desc.dtype} : back->where(first - cut);
   }
+  // The values of `view` that hold n elements.
+  uint64_t values(uint64_t n) const { return packed ? (n + chunk - 1) / chunk * eng_packed_bytes(packed) : n / per; }
 };
 
 class Units {

@@ -22,6 +22,7 @@ struct Parameter {
   Attrs init;
   bool frozen = false;        // keeps its value in training: no gradient, no state, no update
   std::string added_by = {};  // the transform that declared it; "": the model
+  bool packed = false;        // the precision policy may keep it in a packed type (engine/policy.h)
 };
 
 // Copies a list from a plugin. Throws std::runtime_error if it is NULL and n > 0, or if an attribute has no key.

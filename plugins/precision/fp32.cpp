@@ -1,27 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything is in single precision. No two homes differ in dtype, so nothing is ever converted.
+// Everything is in single precision. No two homes differ in dtype but for frozen weights that are packed.
+#include <new>
+
 #include "../common/error.hpp"
+#include "frozen.hpp"
 #include "precision.hpp"
 
 namespace precision {
 namespace {
 
-// The policy has no options and no memory, so the address of one variable stands for every object.
-const char fp32_object = 0;
-
-eng_status create_fp32(const eng_options*, eng_build*, void** self, eng_error*) {
-  *self = const_cast<char*>(&fp32_object);
+eng_status create_fp32(const eng_options* options, eng_build*, void** self, eng_error* error) {
+  Frozen made;
+  if (eng_status s = made.read(options, error)) return s;
+  Frozen* const kept = new (std::nothrow) Frozen(made);
+  if (!kept) return common::report(error, ENG_NO_MEMORY, "out of memory");
+  *self = kept;
   return ENG_OK;
 }
 
-void destroy_fp32(void*) {}
+void destroy_fp32(void* self) {
+  delete static_cast<Frozen*>(self);
+}
 
-eng_status place_fp32(void*, const eng_unit*, int32_t role, eng_view* io, eng_error*) {
+eng_status place_fp32(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error*) {
+  if (static_cast<const Frozen*>(self)->place(unit, role, io)) return ENG_OK;
   if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // the optimizer decides a state's dtype
   return ENG_OK;
 }
 
-eng_status move_fp32(void*, eng_build*, const eng_move*, eng_error* error) {
+eng_status move_fp32(void* self, eng_build* b, const eng_move* m, eng_error* error) {
+  const auto& frozen = *static_cast<const Frozen*>(self);
+  if (frozen.moves(m)) return frozen.move(b, m, error);
   return common::report(
       error, ENG_UNSUPPORTED,
       "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake");

@@ -8,6 +8,7 @@
 
 #include "../common/error.hpp"
 #include "engine/ops.h"
+#include "frozen.hpp"
 #include "precision.hpp"
 
 namespace precision {
@@ -21,10 +22,11 @@ struct Mixed {
   int32_t sum;         // that of reduced gradients
   bool alone;          // one rank: what makes a gradient writes the sum itself, there is nothing to move
   eng_attr scaler[5];  // of ENG_OP_SCALER and ENG_OP_LOSS_SCALE
+  Frozen frozen = {};
 };
 
-eng_status create_mixed(const Mixed& options, eng_build* b, void** self, eng_error* error) {
-  Mixed made = options;
+eng_status create_mixed(const eng_options* options, Mixed made, eng_build* b, void** self, eng_error* error) {
+  if (eng_status s = made.frozen.read(options, error)) return s;
   uint32_t rank = 0, size = 1;
   if (eng_status s = b->api->world(b, &rank, &size, error)) return s;
   made.alone = size == 1;
@@ -34,15 +36,15 @@ eng_status create_mixed(const Mixed& options, eng_build* b, void** self, eng_err
   return ENG_OK;
 }
 
-eng_status create_bf16(const eng_options*, eng_build* b, void** self, eng_error* error) {
-  return create_mixed({ENG_BF16, ENG_F32, ENG_F32, false, {}}, b, self, error);
+eng_status create_bf16(const eng_options* options, eng_build* b, void** self, eng_error* error) {
+  return create_mixed(options, {ENG_BF16, ENG_F32, ENG_F32, false, {}, {}}, b, self, error);
 }
 
 eng_status create_bf16_sr(const eng_options* options, eng_build* b, void** self, eng_error* error) {
   const char* gradients = nullptr;
   if (eng_status s = options->get_string(options, "gradients", &gradients, error)) return s;
   const int32_t sum = std::strcmp(gradients, "bf16") == 0 ? ENG_BF16 : ENG_F32;
-  return create_mixed({ENG_BF16, ENG_BF16, sum, false, {}}, b, self, error);
+  return create_mixed(options, {ENG_BF16, ENG_BF16, sum, false, {}, {}}, b, self, error);
 }
 
 eng_status create_fp16(const eng_options* options, eng_build* b, void** self, eng_error* error) {
@@ -62,7 +64,8 @@ eng_status create_fp16(const eng_options* options, eng_build* b, void** self, en
     return report(error, ENG_INVALID,
                   "the first loss scale, 2^initial_scale_power, is below min_loss_scale; raise the former or lower the "
                   "latter");
-  return create_mixed({ENG_F16,
+  return create_mixed(options,
+                      {ENG_F16,
                        ENG_F32,
                        ENG_F32,
                        false,
@@ -70,7 +73,8 @@ eng_status create_fp16(const eng_options* options, eng_build* b, void** self, en
                         {"minimum", 0, least},
                         {"window", window, 0},
                         {"hysteresis", hysteresis, 0},
-                        {"consecutive", consecutive, 0}}},
+                        {"consecutive", consecutive, 0}},
+                       {}},
                       b, self, error);
 }
 
@@ -80,6 +84,7 @@ void destroy_mixed(void* self) {
 
 eng_status place_mixed(void* self, const eng_unit* unit, int32_t role, eng_view* io, eng_error*) {
   const auto& m = *static_cast<const Mixed*>(self);
+  if (m.frozen.place(unit, role, io)) return ENG_OK;
   const bool wide = unit && (unit->flags & ENG_PARAM_FP32);
   const auto narrow = [&](int32_t dtype) { io->dtype = wide ? ENG_F32 : dtype; };
   switch (role) {
@@ -103,7 +108,9 @@ eng_status place_mixed(void* self, const eng_unit* unit, int32_t role, eng_view*
   return ENG_OK;
 }
 
-eng_status move_mixed(void*, eng_build* b, const eng_move* m, eng_error* error) {
+eng_status move_mixed(void* self, eng_build* b, const eng_move* m, eng_error* error) {
+  const Frozen& frozen = static_cast<const Mixed*>(self)->frozen;
+  if (frozen.moves(m)) return frozen.move(b, m, error);
   eng_id out = m->dst;
   const eng_attr dtype = {"dtype", m->to->dtype, 0};
   return b->api->emit(b, ENG_OP_CAST, &m->src, 1, &out, 1, &dtype, 1, error);

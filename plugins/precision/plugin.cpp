@@ -17,10 +17,16 @@ kind = 'eng.precision/1'
 name = 'fp32'
 summary = 'single precision everywhere'
 
+[provides.options]
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
+
 [[provides]]
 kind = 'eng.precision/1'
 name = 'bf16'
 summary = 'bf16 weights, activations and gradients between ranks; f32 masters and summed gradients'
+
+[provides.options]
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
 
 [[provides]]
 kind = 'eng.precision/1'
@@ -28,6 +34,7 @@ name = 'bf16_sr'
 summary = 'as bf16 without masters: weights and optimizer states in bf16, rounded at random (stochastic rounding)'
 
 [provides.options]
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
 gradients = { type = 'string', default = 'f32', choices = ['f32', 'bf16'], help = 'the type of summed gradients; with bf16, micro-batches are added in bf16' }
 
 [[provides]]
@@ -36,6 +43,7 @@ name = 'fp16'
 summary = 'as bf16 with IEEE half precision, and a loss scale'
 
 [provides.options]
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
 loss_scale = { type = 'float', default = 0.0, min = 0.0, max = 1.7e38, help = 'a fixed loss scale; 0: it follows the gradients' }
 initial_scale_power = { type = 'int', default = 16, min = 0, max = 126, help = 'the first loss scale is 2 to this power' }
 loss_scale_window = { type = 'int', default = 1000, min = 1, max = 1000000, help = 'updates without overflow after which the loss scale doubles' }

@@ -93,7 +93,7 @@ eng_tensor_info Embedded::tensor(uint64_t index) const {
   out.struct_size = sizeof(out);
   out.name = t.name.c_str(), out.role = t.role.c_str(), out.desc = t.desc;
   out.ranges = t.ranges.size();
-  bool addressable = true;
+  bool addressable = !t.packed;
   for (const HeldRange& r : t.ranges) addressable = addressable && place(r.view).data;
   if (!t.ranges.empty()) out.first = t.ranges[0].first, out.count = t.ranges[0].count;
   const bool whole = out.ranges == 1 && out.count == element_count(t.desc);
@@ -128,6 +128,7 @@ DLManagedTensorVersioned* Embedded::take(const std::string& name, const std::str
   const bool none = t.ranges.empty() && flags & ENG_TAKE_PART;
   if (none) return lend(t, {t.desc.dtype, 1, {0}}, {nullptr, device()}, flags & ENG_TAKE_WRITABLE);
   if (t.ranges.size() != 1) throw part(fmt::format("lies in {} ranges on this rank", t.ranges.size()));
+  if (t.packed) throw part("is packed: its elements have no address");
   const HeldRange& range = t.ranges[0];
   const bool whole = range.count == element_count(t.desc);
   if (!whole && !(flags & ENG_TAKE_PART))

@@ -7,6 +7,7 @@
 #include "core/plan/planner.hpp"
 #include "core/rewrite/recompute.hpp"
 #include "session/job/shown.hpp"
+#include "session/planning/packed.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/live.hpp"
@@ -236,6 +237,7 @@ static void make_model(Setup& s, const Asked& a) {
                   a.generate ? a.generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
                   a.training ? train.strings("freeze") : std::vector<std::string>{}, a.use == Use::run, offered,
                   transforms, loss);
+  choose_packed(s.model, s.precision, train.strings("freeze"));
   check_blocks(s.model, model);
   if (a.readable.job) need_labels(s.model);
   if (a.readable.traced) a.readable.traced(s.model);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/packed.h"
 #include "session/config/config.hpp"
 #include "session/json.hpp"
 
@@ -159,6 +160,21 @@ std::string host_update_text(const HostUpdate& u) {
                      u.overlapped ? "while" : "in turn with what");
 }
 
+// Frozen parameters that are kept in a packed type; "" if there are none.
+std::string packed_text(const Plan& plan) {
+  uint64_t parameters = 0, held = 0;
+  int32_t type = 0;
+  for (const Tensor& t : plan.tensors) {
+    if (!t.packed) continue;
+    type = t.packed, parameters += static_cast<uint64_t>(count(t.desc));
+    for (const HeldRange& range : t.ranges) held += bytes(range.view.desc);
+  }
+  if (!type) return "";
+  const char* const name = type == ENG_PACKED_NF4 ? "nf4" : type == ENG_PACKED_INT8 ? "int8" : "e4m3";
+  return fmt::format("\n  packed            {} of them in {}: {} with their scales{}", parameters, name, size(held),
+                     several(plan) ? " on each rank" : "");
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan, const ReportContext& c) {
@@ -171,6 +187,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("\n  frozen            {} of them: saves {} of gradients and {} of optimizer state{}",
                        frozen.parameters, size(frozen.gradients), size(frozen.states),
                        several(plan) ? ", of all ranks" : "");
+  out += packed_text(plan);
   for (const std::string& text : c.transforms) out += fmt::format("\n  transform         {}", text);
   out += fmt::format("\n  FLOPs per step    {:.4g}{}\n", plan.flops_per_step, several(plan) ? " of each rank" : "");
   out += fmt::format("  kept activations  {} of a micro-batch", size(c.kept.bytes));

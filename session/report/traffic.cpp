@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/plan/emitter.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 #include "engine/policy.h"
@@ -85,7 +86,7 @@ uint64_t weight_bytes(const Plan& plan, const Precision& precision) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Unit& unit = plan.units[u];
     const eng_unit view{sizeof(eng_unit), static_cast<eng_id>(u + 1), unit.block, unit.flags, unit.count};
-    n += unit.count * dtype_size(precision.dtype(ENG_ROLE_WEIGHT, &view));
+    n += bytes(flat(precision.dtype(ENG_ROLE_WEIGHT, &view), unit.count));
   }
   return n;
 }

@@ -10,6 +10,7 @@
 #include "session/ranks/exchange.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/peak.hpp"
+#include "session/train/packed.hpp"
 
 namespace eng {
 namespace {
@@ -110,33 +111,45 @@ void Trainer::initialise(const Weights& weights) {
   upload_counters(0, 0);
 }
 
-// Visits this rank's part of elements [first, first + n) of a tensor: visit(view, offset in the view, offset in the
-// range, size), all in bytes.
+// Visits this rank's part of elements [first, first + n) of a tensor: visit(packed, held range, its first element that
+// is visited, counted in the range, and in [first, first + n), number).
 template <class Visit>
 static void each_range(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
-  const uint64_t size = dtype_size(t.dtype);
   const Tensor& tensor = plan.tensors[t.id];
   if (tensor.name != t.name || tensor.role != t.role) throw Error(Exit::bug, t.name + " is not the plan's");
   for (const HeldRange& e : tensor.ranges) {
     const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
-    if (begin < end) visit(e.view, (begin - e.first) * size, (begin - first) * size, (end - begin) * size);
+    if (begin < end) visit(tensor.packed, e, begin - e.first, begin - first, end - begin);
   }
 }
 
 // Into the arena.
 Fill Trainer::fill() {
-  return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t to, uint64_t from, uint64_t bytes) {
-      executor_.upload(view, to, static_cast<const char*>(data) + from, bytes);
-    });
+  return [this, packer = std::make_shared<PackedWriter>(executor_)](const TensorSpec& t, uint64_t first, uint64_t n,
+                                                                    const void* data) {
+    const uint64_t size = dtype_size(t.dtype);
+    const auto put = [&](int32_t packed, const HeldRange& held, uint64_t to, uint64_t from, uint64_t count) {
+      const char* const values = static_cast<const char*>(data) + from * size;
+      if (packed)
+        packer->write(packed, held, to, count, reinterpret_cast<const float*>(values));
+      else
+        executor_.upload(held.view, to * size, values, count * size);
+    };
+    each_range(setup_.plan, t, first, n, put);
   };
 }
 
 Read Trainer::reader() {
   return [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
-    each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
-      executor_.download(static_cast<char*>(host) + to, view, from, bytes);
-    });
+    const uint64_t size = dtype_size(t.dtype);
+    const auto get = [&](int32_t packed, const HeldRange& held, uint64_t from, uint64_t to, uint64_t count) {
+      char* const values = static_cast<char*>(host) + to * size;
+      if (packed)
+        read_packed(executor_, packed, held, from, count, reinterpret_cast<float*>(values));
+      else
+        executor_.download(values, held.view, from * size, count * size);
+    };
+    each_range(setup_.plan, t, first, n, get);
   };
 }
 
@@ -270,8 +283,11 @@ void Trainer::not_finite(double loss, double norm) {
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role != kParameterRole) continue;
     for (const HeldRange& e : t.ranges) {
-      std::vector<char> values(bytes(e.view.desc));
-      executor_.download(values.data(), e.view);
+      std::vector<char> values(t.packed ? e.count * sizeof(float) : bytes(e.view.desc));
+      if (t.packed)
+        read_packed(executor_, t.packed, e, 0, e.count, reinterpret_cast<float*>(values.data()));
+      else
+        executor_.download(values.data(), e.view);
       if (where.empty() && !all_finite(values.data(), t.desc.dtype, e.count)) where = "parameter " + t.name;
     }
   }

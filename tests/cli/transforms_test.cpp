@@ -131,3 +131,46 @@ TEST_CASE("mistakes in [[transforms]] are reported", "[cli]") {
               std::string("targets = [\"*.k_proj\"]\n"),
           "two are called low_rank");
 }
+
+TEST_CASE("low-rank paths beside weights in 4 bits are planned, trained, saved, resumed and exported", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string text = read(scratch / "config.toml");
+  scratch.write("config.toml", text + low_rank);
+  const Args four = {"precision.frozen=nf4", "schedule.kind=constant"};
+  const auto run = [&](Args args, const Args& more) {
+    args.insert(args.end(), more.begin(), more.end());
+    good(scratch, args);
+  };
+  // The base, in full precision and in 4 bits: codes and scales take 9/64 of the bytes of f32.
+  const auto persistent = [&](const Args& more) {
+    Args args = {"plan", "config.toml", "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    return uint64_t(Json::parse(good(scratch, args).out).at("ranks")[0].at("arenas")[0].at("persistent"));
+  };
+  CHECK(persistent(four) < persistent({}));
+  CHECK(has(good(scratch, {"plan", "config.toml", four[0]}).out, " of them in nf4: "));
+  run({"run", "config.toml", "--out", "whole", "train.steps=6"}, four);
+  run({"run", "config.toml", "--out", "halves", "train.steps=3"}, four);
+  good(scratch, {"run", "halves", "train.steps=6"});
+  run({"run", "config.toml", "--out", "hidden", "train.steps=6", "offload.parameters=host", "offload.master=host",
+       "recompute.policy=full"},
+      four);
+  for (const char* other : {"halves", "hidden"}) {
+    CHECK(column(scratch / other, "loss") == column(scratch / "whole", "loss"));
+    CHECK((tensors(scratch / other, 6) == tensors(scratch / "whole", 6)));
+  }
+  CHECK(double(Json::parse(good(scratch, {"eval", "whole", "--json"}).out).at("loss")) > 0);
+  CHECK_FALSE(good(scratch, {"generate", "whole", "a", "--tokens", "4"}).out.empty());
+  good(scratch, {"ckpt", "export", "whole", "--to", "model", "--dtype", "f32"});
+  // The export is the decoded base: in 4 bits it is the same base again.
+  const Args from = {"model.from=" + (scratch / "model").string(), "--unset", "model.preset", "precision.frozen=nf4"};
+  run({"run", "config.toml", "--out", "packed", "train.steps=1"}, from);
+  run({"run", "config.toml", "--out", "plain", "train.steps=1"}, {from[0], from[1], from[2]});
+  CHECK(column(scratch / "packed", "loss") == column(scratch / "plain", "loss"));
+
+  scratch.write("bare.toml", text);
+  const Result bare = engine(scratch, {"check", "bare.toml", "precision.frozen=nf4"});
+  CHECK(bare.exit == 2);
+  CHECK(has(bare.err, "packs frozen matrices of layers, and this model has none"));
+}

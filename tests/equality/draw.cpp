@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "engine/ops.h"
+#include "engine/packed.h"
 #include "plugins.hpp"
 #include "together.hpp"
 
@@ -69,6 +70,19 @@ uint64_t least_live_limit(const Group& g, const Draw& d) {
     throw;
   }
   return 0;  // nothing is leased
+}
+
+// The elements of a range that lies packed.
+std::vector<float> unpacked(const Fleet& fleet, size_t rank, const eng::HeldRange& held, int32_t packed) {
+  const std::vector<uint8_t> bytes = fleet.download<uint8_t>(rank, held.view);
+  const size_t size = eng_packed_bytes(packed);
+  float levels[256];
+  eng_packed_levels(packed, levels);
+  std::vector<float> out(bytes.size() / size * eng::chunk);
+  for (size_t k = 0; k < bytes.size() / size; ++k)
+    eng_unpack(packed, levels, &bytes[k * size], 0, ENG_PACKED_CHUNK, &out[k * eng::chunk]);
+  out.resize(held.count);
+  return out;
 }
 
 // The elements of a tensor, f32, bf16 or u8.
@@ -253,7 +267,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     std::vector<char> filled(values.size(), 0);
     for (uint32_t r = 0; r < world; ++r)
       for (const eng::HeldRange& e : planned.plans[r].tensors[t].ranges) {
-        const std::vector<float> part = numbers(fleet, r, e.view);
+        const std::vector<float> part = first.packed ? unpacked(fleet, r, e, first.packed) : numbers(fleet, r, e.view);
         for (size_t k = 0; k < part.size(); ++k) {
           const size_t at = e.first + k;
           if (filled[at] && std::memcmp(&values[at], &part[k], sizeof(float)) != 0 && result.complaint.empty())

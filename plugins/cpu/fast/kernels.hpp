@@ -30,6 +30,7 @@ CPU_KERNEL_FAMILY(add)
 CPU_KERNEL_FAMILY(fold)
 CPU_KERNEL_FAMILY(cast)
 CPU_KERNEL_FAMILY(layout)  // reshape, transpose, split, concat
+CPU_KERNEL_FAMILY(packed)  // pack, unpack
 
 #undef CPU_KERNEL_FAMILY
 

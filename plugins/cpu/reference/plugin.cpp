@@ -105,9 +105,9 @@ const eng_device device = [] {
 const eng_kernels* all_kernels() {
   static const List list = [] {
     List l;
-    for (auto add :
-         {add_matrix, add_embedding, add_norm, add_layer_norm, add_rope, add_attention, add_sequence, add_gated,
-          add_activation, add_cast, add_dropout, add_cross_entropy, add_step, add_optimizer, add_init, add_layout})
+    for (auto add : {add_matrix, add_embedding, add_norm, add_layer_norm, add_rope, add_attention, add_sequence,
+                     add_gated, add_activation, add_cast, add_dropout, add_cross_entropy, add_step, add_optimizer,
+                     add_init, add_layout, add_packed})
       add(l);
     return l;
   }();

@@ -43,6 +43,7 @@ void add_step(List&);
 void add_optimizer(List&);
 void add_init(List&);
 void add_layout(List&);
+void add_packed(List&);
 
 inline void expect(bool ok, const char* rule) {
   if (!ok) throw Error{ENG_INVALID, rule};

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/ops.h"
+#include "engine/packed.h"
 
 namespace eng::plugin_test {
 namespace {
@@ -266,6 +267,18 @@ const std::map<std::string, Maker>& makers() {
          d.floats({d.width(), d.width()});
          d.whole("dtype", d.f == ENG_F32 ? (d.flip() ? ENG_BF16 : ENG_F16) : ENG_F32);
        }},
+      {ENG_OP_PACK,
+       [](Draw& d) {
+         d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.pick(1, 3) * ENG_PACKED_CHUNK})));
+         d.whole("packed", d.pick(ENG_PACKED_INT8, ENG_PACKED_NF4));
+       }},
+      {ENG_OP_UNPACK,
+       [](Draw& d) {
+         const std::vector<Attr> packed = {{"packed", d.pick(ENG_PACKED_INT8, ENG_PACKED_NF4), 0}};
+         const Array x = normal(d.random, make_desc(ENG_F32, {d.pick(1, 3) * ENG_PACKED_CHUNK}));
+         d.in = result(d, ENG_OP_PACK, {x}, packed);
+         d.attrs = packed, d.whole("dtype", d.f == ENG_F64 ? ENG_F32 : d.f);
+       }},
       {ENG_OP_RESHAPE,
        [](Draw& d) {
          d.rows();
@@ -412,11 +425,11 @@ std::optional<Case> standard_case(const std::string& id, int32_t dtype, uint32_t
 }
 
 bool is_exact(const std::string& id) {
-  static const std::set<std::string> exact = {ENG_OP_SCALE,       ENG_OP_CAST,    ENG_OP_POSITIONS,  ENG_OP_DROPOUT,
-                                              ENG_OP_BEGIN,       ENG_OP_GET_ROW, ENG_OP_PUT_ROW,    ENG_OP_COPY,
-                                              ENG_OP_SUM_SQUARES, ENG_OP_FINISH,  ENG_OP_LOSS_SCALE, ENG_OP_SCALER,
-                                              ENG_OP_ADAMW,       ENG_OP_SGD,     ENG_OP_FOLD,       ENG_OP_RESHAPE,
-                                              ENG_OP_TRANSPOSE,   ENG_OP_SPLIT,   ENG_OP_CONCAT};
+  static const std::set<std::string> exact = {
+      ENG_OP_SCALE,   ENG_OP_CAST, ENG_OP_POSITIONS,   ENG_OP_DROPOUT, ENG_OP_BEGIN,      ENG_OP_GET_ROW,
+      ENG_OP_PUT_ROW, ENG_OP_COPY, ENG_OP_SUM_SQUARES, ENG_OP_FINISH,  ENG_OP_LOSS_SCALE, ENG_OP_SCALER,
+      ENG_OP_ADAMW,   ENG_OP_SGD,  ENG_OP_FOLD,        ENG_OP_RESHAPE, ENG_OP_TRANSPOSE,  ENG_OP_SPLIT,
+      ENG_OP_CONCAT,  ENG_OP_PACK, ENG_OP_UNPACK};
   return exact.count(id) > 0;
 }
 
