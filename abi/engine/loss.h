@@ -39,6 +39,8 @@ typedef struct eng_loss {
   /* Traces the loss of a micro-batch of B sequences of T tokens. `hidden` is (B, T, H), `weight` (V, H): the logits are
    * their product. The builder is that of eng_model.trace of the last block. Labels, weights of labels and segments are
    * its fields "labels", "loss_weights" and "segments"; a loss may ask for any other field that the data provide.
+   * With [reference] in the configuration there is "reference_logprobs", f32: the log-probabilities that a frozen second
+   * model gives to the labels.
    * Terms are named by eng_build_api.term. Writes the output of the last block into `out`: one of the terms, or, without
    * named terms, the loss, which is then an op with a fused gradient, such as eng.cross_entropy/1.
    * Evaluations report perplexity if a term is the output of eng.cross_entropy/1.

@@ -102,13 +102,15 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
     return lower(block);
   }
   for (size_t k = 0; k < block.outputs.size() && !last; ++k)
-    block.seeds[k] = graph.add({SymbolKind::seed, graph.value(block.outputs[k]).desc, static_cast<uint32_t>(k)});
+    if (block.outputs[k] != block.beside)
+      block.seeds[k] = graph.add({SymbolKind::seed, graph.value(block.outputs[k]).desc, static_cast<uint32_t>(k)});
 
   state.grow();
   for (size_t k = 0; k < block.params.size(); ++k)
     state.wants[block.params[k]] = state.pending[block.params[k]] = !is_frozen(k);
   if (!first)
-    for (Id i : block.inputs) state.wants[i] = state.pending[i] = graph.value(i).desc.dtype != ENG_I32;
+    for (Id i : block.inputs)
+      state.wants[i] = state.pending[i] = i != block.beside && graph.value(i).desc.dtype != ENG_I32;
   for (const Node& node : graph.nodes) {
     bool any = std::any_of(node.in.begin(), node.in.end(), [&](Id i) { return i && state.wants[i]; });
     for (Id o : node.out) state.wants[o] = state.pending[o] = any;
@@ -145,7 +147,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
     throw Error(Exit::environment, block.terms.empty() ? must_be_loss
                                                        : "no term of the loss with a weight depends on a parameter "
                                                          "or on an earlier block");
-  for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
+  for (Id i : block.inputs) block.d_inputs.push_back(first || i == block.beside ? 0 : state.of[i]);
   // Some ops give all gradients at once, including unwanted ones.
   for (size_t k = 0; k < block.params.size(); ++k)
     block.d_params.push_back(is_frozen(k) ? 0 : state.of[block.params[k]]);

@@ -84,15 +84,17 @@ void Homes::make_homes(size_t u) {
   const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
   const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
   partial_.push_back(dtype(ENG_ROLE_PARTIAL));
-  this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
+  const bool reference = (model_.params[unit(u).params[0]].flags & of_reference) != 0;
+  const Line line = reference ? Line::reference : Line::weights;
+  this->weight.push_back(persistent("weight", line, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
   // Without training the weight is all there is, if whoever fills it may round it as the policy does.
   const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
-  this->master.push_back(only ? w : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u, 1, &w));
+  this->master.push_back(only ? w : persistent("master", line, ENG_ROLE_MASTER, master, u, 1, &w));
   if (!r_.train) return;
   if (frozen(u)) {
     this->grad.emplace_back();
-    for (uint32_t p : unit(u).params) {
+    for (uint32_t p : reference ? std::vector<uint32_t>() : unit(u).params) {
       const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
       plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
       for (size_t s = 0; s < rules().states().size(); ++s) plan_.frozen.states += bytes(state_of(s, p));

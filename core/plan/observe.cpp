@@ -31,10 +31,12 @@ Observing::Observing(const PlanRequest& request, Plan& plan, Emitter& emitter)
   const Template& head = model.templates.at(model.blocks.back().tmpl);
   if (head.graph.value(head.outputs[0]).desc.dtype != ENG_F32)
     throw Error(Exit::usage, "observers give f32 numbers, but this plan's losses have another type");
-  for (uint32_t b = 0; b + 1 < model.blocks.size(); ++b) {
+  for (auto b = static_cast<uint32_t>(model.reference_blocks); b + 1 < model.blocks.size(); ++b) {
     const Template& t = model.templates.at(model.blocks[b].tmpl);
     for (uint32_t k = 0; k < t.outputs.size(); ++k)
-      for (size_t o = 0; o < observers().size() && is_float(t.graph.value(t.outputs[k]).desc.dtype); ++o) {
+      for (size_t o = 0;
+           o < observers().size() && t.outputs[k] != t.beside && is_float(t.graph.value(t.outputs[k]).desc.dtype);
+           ++o) {
         rows_[{o, b, k}] = plan_.row;
         for (const Result& one : results(o, site(ENG_SITE_ACTIVATION, b, k))) take(o, one, true, plan_.row++);
       }

@@ -14,6 +14,7 @@ constexpr size_t queue_count = 7;
 // The purpose of a buffer: its line of the memory report.
 enum class Line : uint8_t {
   weights,
+  reference,  // weights of the reference model
   gradients,
   optimizer,
   constants,

@@ -139,14 +139,15 @@ class Layers {
  public:
   explicit Layers(Model& model)
       : model_(model),
-        levels_(model.blocks.size() > 2 ? model.blocks.size() - 2 : 0, 0),
+        first_(model.reference_blocks + 1),
+        levels_(model.blocks.size() > first_ + 1 ? model.blocks.size() - first_ - 1 : 0, 0),
         next_(model.templates.rbegin()->first + 1) {
     for (size_t l = 0; l < levels_.size(); ++l)
       if (const uint32_t tmpl = layer(l).tmpl; !orders_.count(tmpl))
         orders_[tmpl] = Saved(model.templates.at(tmpl)).order();
   }
   size_t size() const { return levels_.size(); }
-  Block& layer(size_t l) { return model_.blocks[l + 1]; }
+  Block& layer(size_t l) { return model_.blocks[first_ + l]; }
   const std::vector<Saved::Step>& order(size_t l) { return orders_.at(layer(l).tmpl); }
   void drop_all(size_t l) { levels_[l] = order(l).size(); }
   // Drops the output with the most bytes per FLOP, in the first layer that still keeps it. Returns its bytes; 0 if
@@ -178,6 +179,7 @@ class Layers {
 
  private:
   Model& model_;
+  const size_t first_;          // block of the layers
   std::vector<size_t> levels_;  // per layer: the number of dropped steps
   uint32_t next_;               // the next free template number
   std::map<uint32_t, std::vector<Saved::Step>> orders_;

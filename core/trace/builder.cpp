@@ -54,7 +54,7 @@ eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* s
     there(p, "the parameter");
     there(out, "out");
     check_size("eng_param", p->struct_size, sizeof(*p));
-    Parameter parameter{p->name ? p->name : "", {}, p->flags, p->init_op ? p->init_op : "", {}};
+    Parameter parameter{p->name ? p->name : "", {}, p->flags & ~of_reference, p->init_op ? p->init_op : "", {}};
     check_name("the name of a parameter", parameter.name);
     parameter.init.list = list_of<Attr>(p->init, p->n_init, "its attributes");
     const auto dims = list_of<int64_t>(p->dims, std::min<uint32_t>(p->ndim, ENG_MAX_DIMS), "its dims");

@@ -13,6 +13,10 @@ struct World {
   uint32_t local_rank = 0, local_size = 1;  // among the ranks of this machine
 };
 
+// A flag of the engine's own, beside ENG_PARAM_*: the parameter is one of the reference model ([reference]). Its values
+// come from elsewhere, so checkpoints do not store them.
+constexpr uint32_t of_reference = 1U << 31;
+
 // A parameter as the model declared it.
 struct Parameter {
   std::string name;

@@ -39,6 +39,7 @@ class Graph {
  public:
   Id add(Symbol value) { return values_.push_back(std::move(value)), static_cast<Id>(values_.size()); }
   const Symbol& value(Id id) const { return values_[id - 1]; }
+  Symbol& change(Id id) { return values_[id - 1]; }
   size_t size() const { return values_.size(); }
   // The outputs that the op would have. Throws Error if it refuses the inputs or their shapes.
   std::vector<eng_desc> outputs(const Op& op, const std::vector<Id>& in, const Attrs& attrs) const;
@@ -72,6 +73,7 @@ struct Template {
   uint32_t tmpl = 0;
   Graph graph;
   std::vector<Id> params, inputs, outputs;
+  Id beside = 0;  // the input that passes on the result of the reference model, as an output too; it has no gradient
   std::vector<std::shared_ptr<const Constant>> constants;
   std::vector<Term> terms;       // of the last block; none: its output is the loss
   std::vector<eng_desc> states;  // for generating: what each block keeps from step to step

@@ -59,8 +59,9 @@ struct Model {
   std::vector<Field> fields = {{"tokens"}, {"labels"}};  // that some block reads, and always these two
   std::vector<Transformed> transformed = {};             // in the order of the transforms
   int64_t sequences = 1;                                 // of the batch of a step
+  size_t reference_blocks = 0;                           // of `blocks`, the first: those of the reference model
 
-  int64_t parameter_count() const;
+  int64_t parameter_count() const;  // without the reference model's
 };
 
 // The model's own description, without tracing. Throws Error naming the plugin.

@@ -176,8 +176,9 @@ std::string of_another_task(const std::vector<std::string>& names) {
            write;
   if (any({"chosen", "rejected"}))
     return std::string(
-               ". Pairs of preferred answers are not read yet: for plain training, join prompt and answer to one "
-               "text") +
+               ". Pairs of preferred answers are read by [data] plugin = \"pairs\", with the loss preference; for "
+               "plain "
+               "training, join prompt and answer to one text") +
            write;
   if (any({"instruction", "prompt", "completion", "response", "question", "answer"}))
     return std::string(". Instruction data in several fields are not read yet: join the fields to one text") + write;

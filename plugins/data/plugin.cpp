@@ -155,6 +155,43 @@ help = """With pack: the id of the token between two documents, such as 50256 (G
 in those of llm.c it is known, and the engine's and Megatron's have an index. -1: not given"""
 
 )toml" SHARED_OPTIONS R"toml([[provides]]
+kind = 'eng.data/1'
+name = 'pairs'
+summary = 'Pairs of answers, of which the first is preferred, from JSON Lines; for the loss preference'
+
+[provides.options.paths]
+type = 'strings'
+required = true
+resume = 'note'
+help = """Files or patterns as for text: JSON Lines, also compressed by gzip or zstd. Each line is an object with the texts \
+prompt, chosen and rejected; other fields are ignored. Samples 2k and 2k + 1 are the answers of a pair."""
+
+[provides.options.tokenizer]
+type = 'string'
+default = 'bytes'
+help = 'Values as for the source text'
+
+[provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 1.0
+help = 'Share of the pairs held out of training, 0.5 at most, spread evenly. 0: none. 1: all, for engine eval'
+
+[provides.options.eot]
+type = 'bool'
+default = true
+help = "Put the tokenizer's end-of-text token after each answer, as a label; the tokenizer bytes has none"
+
+[provides.options.too_long]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'cut', 'skip']
+help = """What to do with a pair that is longer than a sample. stop: an error that names the line. cut: the answer loses its \
+end. skip: the pair is left out. How many were cut or left out is printed; with cut, a pair whose prompt fills the sample is \
+left out, too."""
+
+[[provides]]
 kind = 'eng.tokenizer/1'
 name = 'auto'
 summary = 'The one of the others that fits the path'
@@ -207,6 +244,7 @@ const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(kind, ENG_DATA_KIND) != 0) return nullptr;
   if (std::strcmp(name, "text") == 0) return &text_data::text_table;
   if (std::strcmp(name, "tokens") == 0) return &text_data::tokens_table;
+  if (std::strcmp(name, "pairs") == 0) return &text_data::pairs_table;
   return nullptr;
 }
 

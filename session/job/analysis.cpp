@@ -190,6 +190,8 @@ void Analysis::start() {
   const fs::path weights = weights_source(config);
   WeightsProgress progress;
   if (member_.first()) progress = [&](uint64_t done, uint64_t all) { listener_.reading(weights, done, all); };
+  auto [reference, hash] = reference_weights(config, *opened_.registry);
+  trainer_->set_reference(std::move(reference), std::move(hash));
   trainer_->initialise(weights_of(weights, config, *opened_.registry, progress));
   release_freed_memory();
   passes_.emplace(setup_, *data_, *trainer_, *made_);

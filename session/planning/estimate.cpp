@@ -113,20 +113,23 @@ double seconds_at_peak(const Model& model, const Target& target) {
   const auto looks_up = [](const Op& op) {
     return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_POSITIONS);
   };
-  std::map<uint32_t, int32_t> multiplied;  // parameters, and their formats where they are read
-  for (const Block& block : model.blocks) {
+  // Parameters, and their formats where they are read. The reference model, which has no backward, may have the same.
+  std::map<std::pair<uint32_t, bool>, int32_t> multiplied;
+  for (size_t b = 0; b < model.blocks.size(); ++b) {
+    const Block& block = model.blocks[b];
     const Template& t = model.templates.at(block.tmpl);
     for (size_t n = 0; n < t.forward; ++n)
       for (Id i : t.graph.nodes[n].in)
         if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
-          multiplied[block.params[t.graph.value(i).index]] = t.graph.value(i).desc.dtype;
+          multiplied[{block.params[t.graph.value(i).index], b < model.reference_blocks}] = t.graph.value(i).desc.dtype;
   }
   std::map<int32_t, double> flops;  // by number format
-  for (const auto& [p, dtype] : multiplied) flops[dtype] += 6.0 * count(model.params[p].desc);
+  for (const auto& [read, dtype] : multiplied)
+    flops[dtype] += (read.second ? 2.0 : 6.0) * count(model.params[read.first].desc);
   const auto most = [](const auto& a, const auto& b) { return a.second < b.second; };
   if (!flops.empty())
     std::max_element(flops.begin(), flops.end(), most)->second +=
-        6.0 * model.info.layers * model.info.attention_width * model.sequence_length;
+        (model.reference_blocks ? 8.0 : 6.0) * model.info.layers * model.info.attention_width * model.sequence_length;
   double seconds = 0;
   for (const auto& [dtype, number] : flops) {
     if (!(peak(dtype) > 0)) return 0;

@@ -15,14 +15,17 @@ void choose_packed(Model& model, const Precision& precision, const std::vector<s
   std::set<uint32_t> still;
   for (const std::string& pattern : freeze)
     for (uint32_t p : select(model, pattern, "train.freeze")) still.insert(p);
-  // A parameter of the first or the last block may be read by others as well.
-  std::set<uint32_t> outside(model.blocks.front().params.begin(), model.blocks.front().params.end());
+  // A parameter of the first or the last block may be read by others as well. The blocks of a reference come first.
+  const auto first = std::find_if(model.blocks.begin(), model.blocks.end(), [&](const Block& b) {
+    return !b.params.empty() && !(model.params[b.params[0]].flags & of_reference);
+  });
+  std::set<uint32_t> outside(first->params.begin(), first->params.end());
   outside.insert(model.blocks.back().params.begin(), model.blocks.back().params.end());
   bool any = false;
   for (uint32_t p = 0; p < model.params.size(); ++p) {
     Parameter& own = model.params[p];
     const eng_desc& d = own.desc;
-    const bool matrix = d.ndim == 2 && std::min(d.dims[0], d.dims[1]) >= 16 && !(own.flags & ENG_PARAM_FP32);
+    const bool matrix = d.ndim == 2 && std::min(d.dims[0], d.dims[1]) >= 16 && !(own.flags & (ENG_PARAM_FP32 | of_reference));
     own.packed = matrix && (own.frozen || still.count(p)) && !outside.count(p);
     any = any || own.packed;
   }

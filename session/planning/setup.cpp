@@ -14,6 +14,7 @@
 #include "session/train/activations.hpp"
 #include "session/train/fields.hpp"
 #include "session/train/loss.hpp"
+#include "session/train/reference.hpp"
 #include "session/train/schedule.hpp"
 #include "session/train/transforms.hpp"
 
@@ -95,10 +96,14 @@ static void check_blocks(const Model& model, const Section& section) {
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze, bool runs, const Offered& offered,
-                   const std::vector<Transform>& transforms, const Loss& loss) {
+                   const std::vector<Transform>& transforms, const Loss& loss,
+                   const std::optional<Reference>& reference) {
   const std::string& name = section.string("plugin");
   try {
-    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss);
+    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss,
+                       [&](Model& model) {
+                         if (reference) add_reference(model, *reference);
+                       });
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
     const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
@@ -233,10 +238,15 @@ static void make_model(Setup& s, const Asked& a) {
   load_ops(a.registry);
   Offered offered = offered_fields(a.config, a.registry, a.generate > 0);
   add_fields(offered, a.readable.fields);
-  s.model = trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
-                  a.generate ? a.generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
-                  a.training ? train.strings("freeze") : std::vector<std::string>{}, a.use == Use::run, offered,
-                  transforms, loss);
+  const int32_t dtype = s.precision.dtype(ENG_ROLE_ACT);
+  const bool runs = a.use == Use::run;
+  Offered with = offered;
+  std::optional<Reference> reference = a.generate ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
+  if (reference) reference->training = a.training;
+  s.model =
+      trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
+            a.generate ? a.generate : train.integer("sequence_length"), dtype,
+            a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference);
   choose_packed(s.model, s.precision, train.strings("freeze"));
   check_blocks(s.model, model);
   if (a.readable.job) need_labels(s.model);
@@ -306,6 +316,9 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   request.keep_gradients = a.readable.gradients || job;
   request.job = job;
   request.logits = a.readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
+  if (request.logits && s.model.reference_blocks)
+    throw Error(Exit::usage, "logits cannot be read beside training with a reference",
+                "remove [reference] and its loss");
   request.activations = select_activations(s.model, a.readable.activations);
   request.grad_clip = train.number("grad_clip");
   return request;
@@ -381,13 +394,14 @@ Setup make_evaluation(const Config& config, Registry& registry, const Readable& 
 }
 
 bool is_saved(const Tensor& t) {
-  return t.role != "gradient" && t.role != "site" && t.role != "activation";
+  return !(t.flags & of_reference) && t.role != "gradient" && t.role != "site" && t.role != "activation";
 }
 
-std::vector<TensorShare> saved_tensors(const Plan& plan) {
+template <class Wanted>
+static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted) {
   std::vector<TensorShare> out;
   for (const Tensor& t : plan.tensors) {
-    if (!is_saved(t)) continue;
+    if (!wanted(t)) continue;
     const eng_desc& d = t.desc;
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
     const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
@@ -403,16 +417,29 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
   return out;
 }
 
+std::vector<TensorShare> saved_tensors(const Plan& plan) {
+  return shares_of(plan, is_saved);
+}
+
+template <class Wanted>
+static std::vector<TensorShare> parameters_if(const Plan& plan, const Wanted& wanted) {
+  auto out = shares_of(plan, wanted);
+  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
+  for (TensorShare& t : out) t.optional = (plan.tensors[t.id].flags & ENG_PARAM_OPTIONAL) != 0;
+  return out;
+}
+
 bool has_optional(const Plan& plan) {
   return std::any_of(plan.tensors.begin(), plan.tensors.end(),
                      [](const Tensor& t) { return (t.flags & ENG_PARAM_OPTIONAL) != 0; });
 }
 
 std::vector<TensorShare> parameters(const Plan& plan) {
-  auto out = saved_tensors(plan);
-  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
-  for (TensorShare& t : out) t.optional = (plan.tensors[t.id].flags & ENG_PARAM_OPTIONAL) != 0;
-  return out;
+  return parameters_if(plan, is_saved);
+}
+
+std::vector<TensorShare> reference_parameters(const Plan& plan) {
+  return parameters_if(plan, [](const Tensor& t) { return (t.flags & of_reference) != 0; });
 }
 
 }  // namespace eng

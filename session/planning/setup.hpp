@@ -69,6 +69,8 @@ bool is_saved(const Tensor& tensor);
 // The tensors of a checkpoint.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);
+// Parameters of the reference model, if it has any of its own.
+std::vector<TensorShare> reference_parameters(const Plan& plan);
 // True if weights that are read may lack a parameter of the plan. All are then initialised before.
 bool has_optional(const Plan& plan);
 

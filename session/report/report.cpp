@@ -18,9 +18,9 @@ const char* to_string(Queue queue) {
 }
 
 const char* to_string(Line line) {
-  static const char* names[] = {"weights",       "gradients",   "optimizer", "constants", "batch",
-                                "step",          "activations", "workspace", "caches",    "leases",
-                                "communication", "update",      "observers", "job",       "sites"};
+  static const char* names[] = {"weights", "reference",   "gradients", "optimizer", "constants", "batch",
+                                "step",    "activations", "workspace", "caches",    "leases",    "communication",
+                                "update",  "observers",   "job",       "sites"};
   return names[static_cast<size_t>(line)];
 }
 
@@ -188,6 +188,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        frozen.parameters, size(frozen.gradients), size(frozen.states),
                        several(plan) ? ", of all ranks" : "");
   out += packed_text(plan);
+  if (!c.reference.empty()) out += fmt::format("\n  reference         {}", c.reference);
   for (const std::string& text : c.transforms) out += fmt::format("\n  transform         {}", text);
   out += fmt::format("\n  FLOPs per step    {:.4g}{}\n", plan.flops_per_step, several(plan) ? " of each rank" : "");
   out += fmt::format("  kept activations  {} of a micro-batch", size(c.kept.bytes));
@@ -299,6 +300,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                             {"world_size", plan.ranks.world.size},
                             {"ranks", Json::array({std::move(rank)})},
                             {"fits", fits_json(peak, c)}});
+  if (!c.reference.empty()) out["reference"] = c.reference;
   if (!c.transforms.empty()) out["transforms"] = c.transforms;
   if (!c.card.empty())
     out["described"] = Json::ordered({{"card", c.card},

@@ -121,7 +121,7 @@ OnChange rule_of(const std::string& section, const std::string& key, const Confi
   static const std::map<std::string, OnChange> by_section = {
       {"model", OnChange::refuse},   {"data", OnChange::refuse},   {"train", OnChange::note},
       {"optimizer", OnChange::note}, {"schedule", OnChange::note}, {"precision", OnChange::note},
-      {"loss", OnChange::note}};
+      {"loss", OnChange::note},      {"reference", OnChange::note}};
   const auto usual = by_section.find(section);
   for (const SectionSchema& schema : section_schemas()) {
     if (schema.name != section) continue;

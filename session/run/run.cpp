@@ -93,6 +93,8 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
 // Sets parameters and position from a checkpoint, from existing weights, or from the model's initialisation rules.
 void fill(Trainer& trainer, const Parts& parts, const std::optional<std::filesystem::path>& from, bool first,
           RunListener& listener) {
+  auto [reference, hash] = reference_weights(parts.opened.config, *parts.opened.registry);
+  trainer.set_reference(std::move(reference), std::move(hash));
   if (from) return trainer.load(*from);
   const std::filesystem::path weights = weights_source(parts.opened.config);
   WeightsProgress progress;

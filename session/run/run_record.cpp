@@ -65,6 +65,9 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
                      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
                      {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
                                               {"plugin_folders", std::move(folders)}})}});
+  if (const std::filesystem::path reference = reference_source(config); !reference.empty())
+    identity["reference"] = Json::ordered(
+        {{"from", std::filesystem::absolute(reference).string()}, {"hash", reference_weights(config, registry).hash}});
   if (!start.job.empty()) identity["job"] = start.job;
   identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.

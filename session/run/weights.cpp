@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/run/weights.hpp"
 
+#include <fstream>
+#include <set>
+
 #include "core/tensor/dtype.hpp"
+#include "session/config/schemas.hpp"
 #include "session/config/source.hpp"
+#include "session/file.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/huggingface/recognise.hpp"
@@ -61,6 +66,65 @@ bool names_best(const fs::path& directory) {
 
 std::optional<fs::path> best_of(const fs::path& directory) {
   return names_best(directory) ? best_checkpoint(list_checkpoints(directory.parent_path())) : std::nullopt;
+}
+
+// The reference computes what the model does: it must not differ in more than its weights.
+void compare_models(const fs::path& source, const Config& config, const Registry& registry) {
+  const Section& model = config.section("model");
+  const std::string& plugin = model.string("plugin");
+  const PluginSchema& schema = registry.find(ENG_MODEL_KIND, plugin)->schema;
+  std::string differ;
+  for (const auto& [key, setting] : read_model_source(source, plugin, schemas_of(registry)).settings) {
+    const Option* option = find_option(schema.options, key);
+    const auto own = model.settings().find(key);
+    if ((option && option->adjustable) || own == model.settings().end() || own->second.value == setting.value) continue;
+    differ += fmt::format("{}{} = {} instead of {}", differ.empty() ? "" : ", ", key, toml_text(setting.value),
+                          toml_text(own->second.value));
+  }
+  if (!differ.empty())
+    throw Error(Exit::usage, fmt::format("[reference] from = {} is another model: it has {}", source.string(), differ),
+                "a reference has the plugin and the sizes of [model]");
+}
+
+// Reads parameters that are called "reference.NAME" here and NAME there.
+void load_reference(const fs::path& source, const Pretrained& pretrained, std::vector<TensorShare> parameters,
+                    const Fill& fill, const Peers& peers) {
+  const std::string prefix = "reference.";
+  for (TensorShare& t : parameters) t.name.erase(0, prefix.size());
+  const Fill renamed = [&](const TensorSpec& t, uint64_t first, uint64_t count, const void* host) {
+    TensorSpec own = t;
+    own.name = prefix + t.name;
+    fill(own, first, count, host);
+  };
+  load_weights(find_weights(source, peers), pretrained, parameters, fill ? renamed : Fill(), {}, peers);
+}
+
+// Tells weights apart without reading all of them: of a checkpoint, its manifest, which has the checksums of all
+// values; of files of weights, their names and sizes and 64 pieces of each.
+std::string fingerprint(const fs::path& source) {
+  const fs::path place = find_weights(source);
+  if (fs::exists(place / "manifest.json"))
+    return Checksum::of(read_text(place / "manifest.json", UINT64_MAX, Exit::checkpoint));
+  constexpr uint64_t pieces = 64, most = 65536;
+  std::set<fs::path> files;
+  for (const auto& file : fs::directory_iterator(place))
+    if (const auto ending = file.path().extension(); ending == ".safetensors" || ending == ".bin")
+      files.insert(file.path());
+  Checksum sum;
+  std::vector<char> piece(most);
+  for (const fs::path& path : files) {
+    const uint64_t size = fs::file_size(path), step = std::max<uint64_t>(size / pieces, most);
+    const std::string head = fmt::format("{} {}\n", path.filename().string(), size);
+    sum.add(head.data(), head.size());
+    std::ifstream file(path, std::ios::binary);
+    for (uint64_t at = 0; at < size; at += step) {
+      file.seekg(static_cast<std::streamoff>(at));
+      file.read(piece.data(), static_cast<std::streamsize>(std::min(most, size - at)));
+      if (!file) throw Error(Exit::checkpoint, path.string() + " cannot be read");
+      sum.add(piece.data(), static_cast<uint64_t>(file.gcount()));
+    }
+  }
+  return sum.hex();
 }
 
 }  // namespace
@@ -136,17 +200,46 @@ void check_weights(const Config& config, const Registry& registry, const Setup& 
     load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
 }
 
+// The parameters of a model, or those of its reference.
+static std::vector<TensorShare> parameters_of(const Model& model, bool reference) {
+  std::vector<TensorShare> out;
+  for (const Parameter& p : model.params) {
+    if (((p.flags & of_reference) != 0) != reference) continue;
+    const TensorSpec spec{p.name, kParameterRole, p.desc.dtype, {p.desc.dims, p.desc.dims + p.desc.ndim}};
+    out.push_back(whole({spec})[0]);
+    out.back().optional = (p.flags & ENG_PARAM_OPTIONAL) != 0;
+  }
+  return out;
+}
+
 std::function<void(const Model&)> weights_check(const Config& config, const Registry& registry) {
   return [&config, &registry](const Model& model) {
-    const fs::path source = weights_source(config);
-    if (source.empty()) return;
-    std::vector<TensorSpec> all;
-    for (const Parameter& p : model.params)
-      all.push_back({p.name, kParameterRole, p.desc.dtype, {p.desc.dims, p.desc.dims + p.desc.ndim}});
-    std::vector<TensorShare> shares = whole(all);
-    for (size_t k = 0; k < all.size(); ++k) shares[k].optional = (model.params[k].flags & ENG_PARAM_OPTIONAL) != 0;
-    load_weights(find_weights(source), pretrained_table(config, registry), shares, {});
+    if (const fs::path source = weights_source(config); !source.empty())
+      load_weights(find_weights(source), pretrained_table(config, registry), parameters_of(model, false), {});
+    const std::vector<TensorShare> reference = parameters_of(model, true);
+    if (const fs::path source = reference_source(config); !reference.empty() && !source.empty()) {
+      compare_models(source, config, registry);
+      load_reference(source, pretrained_table(config, registry), reference, {}, {});
+    }
   };
+}
+
+ReferenceWeights reference_weights(const Config& config, const Registry& registry) {
+  const fs::path source = reference_source(config);
+  if (source.empty()) return {};
+  compare_models(source, config, registry);
+  return {[source, &table = pretrained_table(config, registry)](const auto& parameters, const Fill& fill,
+                                                                const Peers& peers) {
+            load_reference(source, table, parameters, fill, peers);
+          },
+          fingerprint(source)};
+}
+
+fs::path reference_source(const Config& config) {
+  const Section& section = config.section("reference");
+  const std::string from = section.has("from") ? section.string("from") : "base";
+  if (from == "start") return weights_source(config);
+  return from == "base" ? fs::path() : config.base_dir() / from;
 }
 
 const Pretrained& pretrained_table(const Config& config, const Registry& registry) {

@@ -36,6 +36,15 @@ void check_weights(const Config& config, const Registry& registry, const Setup& 
 // The check of check_weights as Readable::traced, before anything is planned.
 std::function<void(const Model&)> weights_check(const Config& config, const Registry& registry);
 
+// [reference] from: the directory; "" if the reference begins as the model does, or has no weights of its own.
+std::filesystem::path reference_source(const Config& config);
+struct ReferenceWeights {
+  Weights weights;   // none: it begins as the model does
+  std::string hash;  // of them; "" if there are none
+};
+// For Trainer::set_reference. Borrows the registry. Throws Error(Exit::usage) if they are of another model.
+ReferenceWeights reference_weights(const Config& config, const Registry& registry);
+
 // That of the configured model plugin.
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);
 

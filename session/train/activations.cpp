@@ -27,7 +27,7 @@ std::string numbered(const std::string& name, uint32_t output) {
 // The outputs of the ops of the forward. `fused`: of those that training computes with their gradients instead.
 std::vector<Activation> outputs_of(const Model& model, bool fused) {
   std::vector<Activation> out;
-  for (uint32_t b = 0; b < model.blocks.size(); ++b) {
+  for (auto b = static_cast<uint32_t>(model.reference_blocks); b < model.blocks.size(); ++b) {
     const std::string& block = model.blocks[b].name;
     const Template& t = model.templates.at(model.blocks[b].tmpl);
     std::map<std::string, uint32_t> seen;

@@ -31,6 +31,7 @@ std::string before_executor(Device& device, const Exchange& exchange, uint32_t r
 }
 
 constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
+constexpr const char* reference_key = "reference";
 
 // The values that ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
@@ -104,10 +105,25 @@ void Trainer::upload_counters(int64_t step, int64_t updates) {
   executor_.upload(setup_.plan.counters, counters);
 }
 
+// True if "init" gives the reference model its first values, all or some.
+bool Trainer::reference_begins() const {
+  const std::vector<TensorShare> all = reference_parameters(setup_.plan);
+  if (!all.empty() && !reference_.set) throw Error(Exit::bug, "the weights of the reference are not set");
+  return !all.empty() &&
+         (!reference_.weights || std::any_of(all.begin(), all.end(), [](const TensorShare& t) { return t.optional; }));
+}
+
+void Trainer::fill_reference() {
+  if (const auto all = reference_parameters(setup_.plan); !all.empty() && reference_.weights)
+    reference_.weights(all, fill(), peers());
+}
+
 void Trainer::initialise(const Weights& weights) {
-  if (weights && has_optional(setup_.plan)) executor_.run("init");
+  const bool begins = reference_begins();
+  if (!weights || has_optional(setup_.plan) || begins) executor_.run("init");
   if (weights) weights(parameters(setup_.plan), fill(), peers());
-  executor_.run(weights ? "publish" : "init");
+  fill_reference();
+  if (weights || reference_.weights) executor_.run("publish");
   upload_counters(0, 0);
 }
 
@@ -170,6 +186,7 @@ std::span<char> Trainer::staging() {
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
+  if (reference_begins()) executor_.run("init");
   // A precision that rounds as a cast does takes wider values, rounded once; fp32 and strangers' take none.
   const bool round = !trains() || (setup_.precision.table.flags & ENG_AXIS_CASTS);
   const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging(),
@@ -179,10 +196,16 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
                             data_.info().content_hash),
                 "point [data] paths at the same files, or start a new run");
+  if (const auto it = point.extra.find(reference_key); it != point.extra.end() && it->second != reference_.hash)
+    throw Error(Exit::checkpoint,
+                fmt::format("{} was trained with a reference of other weights (hash {}, now {})", checkpoint.string(),
+                            it->second, reference_.hash.empty() ? "none" : reference_.hash),
+                "point reference.from at the weights of before, or start a new run");
   const auto position = point.data.find("train");
   if (position == point.data.end()) refuse(checkpoint.string(), "does not say how far the data have been read");
   step_ = point.step, updates_ = point.updates, samples_ = position->second, tokens_ = point.tokens;
   last_checkpoint_ = checkpoint.filename(), facts_ = point.extra;
+  fill_reference();
   upload_counters(step_, updates_);
   executor_.run("publish");
 }
@@ -423,6 +446,7 @@ void Trainer::begin_save(const std::string& config_hash, const std::map<std::str
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
   if (!choices_.empty()) point.extra[choices_key] = choices_;
+  if (!reference_.hash.empty()) point.extra[reference_key] = reference_.hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   saver_->begin(point, saved_tensors(setup_.plan), reader(), staging());
 }

@@ -59,6 +59,10 @@ class Trainer {
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr,
           const std::string& choices = "");
 
+  // For a plan with a reference model that has weights of its own, before the two functions below: whatever fills them,
+  // or nothing if they begin as the model's parameters do. Checkpoints keep `hash`, of the weights that are filled in,
+  // and a run goes on with equal ones only.
+  void set_reference(Weights weights, std::string hash) { reference_ = {true, std::move(weights), std::move(hash)}; }
   // Step 0: parameters from the model's initialisation rules, or `weights`.
   void initialise(const Weights& weights = {});
   // Parameters, optimizer state and position from a checkpoint directory. Throws Error(Exit::checkpoint).
@@ -128,6 +132,8 @@ class Trainer {
 
  private:
   void upload_table(int64_t steps);
+  bool reference_begins() const;
+  void fill_reference();
   void upload_counters(int64_t step, int64_t updates);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
@@ -148,6 +154,11 @@ class Trainer {
   const std::shared_ptr<Machine> machine_;
   Exchange exchange_;
   std::string choices_;
+  struct {
+    bool set = false;
+    Weights weights;
+    std::string hash;
+  } reference_;
   Executor executor_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped

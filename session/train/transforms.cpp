@@ -26,8 +26,8 @@ std::vector<Transform> make_transforms(const Config& config, Registry& registry,
 std::vector<std::string> transform_lines(const Model& model) {
   std::vector<std::string> out;
   for (const Transformed& t : model.transformed) {
-    std::string& line = out.emplace_back(
-        fmt::format("{} replaces {} calls in {} of {} blocks", t.name, t.calls, t.blocks, model.blocks.size()));
+    std::string& line = out.emplace_back(fmt::format("{} replaces {} calls in {} of {} blocks", t.name, t.calls,
+                                                     t.blocks, model.blocks.size() - model.reference_blocks));
     if (t.parameters) line += fmt::format(", adds {} tensors", t.parameters);
     if (t.frozen) line += fmt::format(", freezes {}", t.frozen);
     if (t.flags > t.frozen) line += fmt::format(", changes how {} are trained or exported", t.flags - t.frozen);

@@ -84,7 +84,8 @@ uint64_t bytes_of(const std::string& text) {
 // Settings that the user left out take the defaults of the description.
 Settings complete(Settings settings) {
   static const toml::table description = toml::parse(plugin().describe());
-  const toml::table& options = *description["provides"][settings.source == "text" ? 0 : 1]["options"].as_table();
+  const int source = settings.source == "text" ? 0 : settings.source == "tokens" ? 1 : 2;
+  const toml::table& options = *description["provides"][source]["options"].as_table();
   for (const auto& [key, value] : settings.numbers) settings.given.insert(key);
   for (const auto& [key, value] : settings.strings) settings.given.insert(key);
   for (const auto& [key, option] : options) {
@@ -202,7 +203,8 @@ Opening::Opening(const Folder& folder, const Settings& given)
   // The fields that a run would read: everything that there is.
   fields[0] = {ENG_FIELD_TOKENS, ENG_I32, 0}, fields[1] = {ENG_FIELD_LABELS, ENG_I32, 0};
   uint32_t more = 0;
-  REQUIRE(table(settings.source).fields(&options, fields + 2, 2, &more, nullptr) == ENG_OK);
+  if (const auto& source = table(settings.source); source.fields)
+    REQUIRE(source.fields(&options, fields + 2, 2, &more, nullptr) == ENG_OK);
   REQUIRE(more <= 2);
   request.n_fields = 2 + more;
   request.fields = fields;

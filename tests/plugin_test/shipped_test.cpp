@@ -52,6 +52,7 @@ TEST_CASE("those that need options pass with them", "[plugin_test]") {
   const Scratch place;
   fs::create_directory(place / "disk");
   passes("schedule/schedule", {"warmup_steps=100"});
+  passes("loss/preference", {"kind=orpo", "nll=0.3"});
   passes("offload/nvme", {"nvme_paths=['" + (place / "disk").string() + "']"});
   const fs::path text = place / "text.txt";
   const Args needs = {"not a file of tokens", "there is no such file", "give file=PATH"};

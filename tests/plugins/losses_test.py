@@ -25,7 +25,7 @@ num_attention_heads = 2
 num_key_value_heads = 2
 vocab_size = 300
 [loss]
-plugin = "preference"
+plugin = "pairs"
 [data]
 plugin = "my_thing"
 [train]
@@ -100,7 +100,7 @@ def main():
         assert engine("generate", "whole", "ab", "--tokenizer", "bytes", "--tokens", "2", "--ids")
         assert "train.micro_batch must be even" in engine("plan", "config.toml", "train.micro_batch=1", expect=2)
         text = engine("plan", "config.toml", "loss.reference=true", expect=2)
-        assert "the batch has no `reference_logprobs`" in text and "loss preference" in text, text
+        assert "the batch has no `reference_logprobs`" in text and "loss pairs" in text, text
         assert "belongs to plugin" in engine("plan", "config.toml", "loss.plugin=cross_entropy", "loss.beta=1", expect=2)
 
 

@@ -144,6 +144,8 @@ int eval(const Common& common, const EvalFlags& flags) {
   if (setup.kernels->host_memory()) check_threads(setup.kernels->info().parallel);
   release_freed_memory();  // of planning
   Trainer trainer(config, *registry, setup, data, nullptr, run ? choices_of(weights) : "");
+  auto [reference, hash] = reference_weights(config, *registry);
+  trainer.set_reference(std::move(reference), std::move(hash));
   if (run && overrides.empty() && !evaluates_all(flags))
     trainer.load(weights);  // its own data: must be unchanged since training
   else

@@ -15,6 +15,7 @@
 #include "session/run/record.hpp"
 #include "session/train/activations.hpp"
 #include "session/train/epochs.hpp"
+#include "session/train/reference.hpp"
 #include "session/train/trainer.hpp"
 #include "session/train/transforms.hpp"
 #include "session/version.hpp"
@@ -64,6 +65,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
   for (const std::string& text : transform_lines(setup.model)) line("transform", text);
   if (const auto source = weights_source(config); !source.empty()) line("from", source.string());
+  if (const std::string text = reference_line(setup.model, config); !text.empty()) line("reference", text);
   if (epochs.empty()) build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);

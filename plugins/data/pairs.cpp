@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data source "pairs": of two answers to one question, the first is preferred. Each line of a file is an object
+// with the texts `prompt`, `chosen` and `rejected`. Samples 2k and 2k + 1 are the two answers of a pair, each after the
+// prompt; only tokens of the answer are labels. The order of pairs is drawn anew in every epoch.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "failure.hpp"
+#include "files.hpp"
+#include "hash.hpp"
+#include "json_text.hpp"
+#include "notes.hpp"
+#include "options.hpp"
+#include "source.hpp"
+#include "tables.hpp"
+#include "text_format.hpp"
+#include "tokenizer.hpp"
+#include "windows.hpp"
+
+namespace text_data {
+namespace {
+
+constexpr std::size_t longest_pair_line = std::size_t{64} << 20;
+
+// Tokens [first, first + length) of the source, without the one behind the last label. The labels of the tokens before
+// `trained` do not count.
+struct Sequence {
+  uint64_t first = 0;
+  uint32_t length = 0, trained = 0;
+};
+
+struct PairSource {
+  uint32_t files = 0;
+  uint64_t seed = 0, length = 0;
+  int64_t vocabulary = 0;
+  std::string hash;
+  std::vector<int32_t> tokens;
+  std::vector<Sequence> sequences[2];  // by split; two for each pair
+};
+
+// Reads lines, and makes two sequences of each.
+class PairReader {
+ public:
+  PairReader(const eng_options* options, const eng_data_request& request, const Tokenizer& tokenizer,
+             PairSource& source)
+      : tokenizer_(tokenizer),
+        source_(source),
+        share_(get_float(options, "validation")),
+        too_long_(get_string(options, "too_long")),
+        eot_(get_bool(options, "eot") ? tokenizer.info().eot : -1),
+        length_(static_cast<std::size_t>(request.sequence_length)) {
+    if (!(share_ >= 0 && (share_ <= 0.5 || share_ == 1)))
+      throw Failure(ENG_INVALID, "[data] validation must be from 0 to 0.5, or 1 to hold out everything");
+  }
+
+  void read(const std::string& path) {
+    const InputFile file(path);
+    Reading reading;
+    reading.format = "jsonl";
+    const TextFormat format = text_format(file, reading);
+    ContentReader content(file, format.packed);
+    path_ = path, line_ = 0;
+    std::string rest, piece(piece_bytes, '\0');
+    for (std::size_t got = piece.size(); got == piece.size();) {
+      got = content.read(piece.data(), piece.size());
+      rest.append(piece, 0, got);
+      std::size_t begin = 0;
+      for (std::size_t end = 0; (end = rest.find('\n', begin)) != std::string::npos; begin = end + 1)
+        line(rest.substr(begin, end - begin));
+      rest.erase(0, begin);
+      if (rest.size() > longest_pair_line) ++line_, fail("the line is longer than 64 MiB, the limit");
+    }
+    line(rest);
+    file.check_same();
+  }
+
+  void finish() const {
+    const std::string cut = std::to_string(cut_), skipped = std::to_string(skipped_);
+    if (cut_) note("[data] too_long = \"cut\": answers that lost their end: " + cut);
+    if (skipped_) note("[data] too_long = \"" + too_long_ + "\": pairs that are left out: " + skipped);
+    if (pairs_ == 0)
+      throw Failure(ENG_INVALID,
+                    "[data] paths: " + (skipped_ ? "each of the " + skipped + " pairs is longer than a sample"
+                                                 : std::string("the files hold no pair")));
+    if (source_.sequences[0].empty() && share_ != 1)
+      throw Failure(ENG_INVALID, "[data] validation holds out every pair: nothing is left to train on");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Failure(ENG_INVALID, path_ + ":" + std::to_string(line_) + ": " + what);
+  }
+
+  const std::string& text_of(const nlohmann::json& row, const char* name) const {
+    const auto found = row.find(name);
+    if (found == row.end())
+      fail(std::string("no field \"") + name + "\": a pair is {\"prompt\": \"...\", \"chosen\": \"...\", " +
+           "\"rejected\": \"...\"}");
+    if (!found->is_string())
+      fail(std::string("field \"") + name + "\" is a " + found->type_name() + ", not a string" +
+           (found->is_array() ? ": chat data are not read yet; write each answer as one text, for example by "
+                                "tokenizer.apply_chat_template of transformers"
+                              : ""));
+    return found->get_ref<const std::string&>();
+  }
+
+  void line(const std::string& text) {
+    ++line_;
+    if (text.find_first_not_of(" \t\r") == std::string::npos) return;
+    nlohmann::json row;
+    try {
+      row = nlohmann::json::parse(text);
+    } catch (const nlohmann::json::exception& error) {
+      fail("not valid JSON: " + json_reason(error.what()));
+    }
+    if (!row.is_object()) fail(std::string("the line is a ") + row.type_name() + ", not an object");
+    const std::string& prompt = text_of(row, "prompt");
+    std::vector<int32_t> before = tokenizer_.prefix();
+    tokenizer_.encode(prompt, before);
+    const std::vector<int32_t> chosen = tokens_of(prompt, text_of(row, "chosen")),
+                               rejected = tokens_of(prompt, text_of(row, "rejected"));
+    const std::size_t all = std::max(chosen.size(), rejected.size());
+    if (all > length_ + 1 && too_long_ == "stop")
+      fail("prompt and answer are " + std::to_string(all) + " tokens, a sample holds " + std::to_string(length_ + 1) +
+           " ([train] sequence_length = " + std::to_string(length_) +
+           " and one more): raise it, or set [data] too_long = \"cut\" or \"skip\"");
+    // The first token has none before it, so it is no label.
+    const std::size_t from[2] = {std::max<std::size_t>(shared(before, chosen), 1),
+                                 std::max<std::size_t>(shared(before, rejected), 1)};
+    if (from[0] >= chosen.size() || from[1] >= rejected.size()) fail("an answer has no token to train");
+    if (all > length_ + 1 && (too_long_ == "skip" || std::max(from[0], from[1]) > length_)) {
+      ++skipped_;
+      return;
+    }
+    // The share that is held out is spread evenly.
+    const double held = share_ * static_cast<double>(pairs_);
+    const bool out = static_cast<uint64_t>(held + share_) > static_cast<uint64_t>(held);
+    ++pairs_;
+    add(source_.sequences[out], chosen, from[0]);
+    add(source_.sequences[out], rejected, from[1]);
+  }
+
+  // The tokens of the prompt and an answer, as one text.
+  std::vector<int32_t> tokens_of(const std::string& prompt, const std::string& answer) const {
+    std::vector<int32_t> out = tokenizer_.prefix();
+    tokenizer_.encode(prompt + answer, out);
+    if (eot_ >= 0) out.push_back(eot_);
+    return out;
+  }
+
+  static std::size_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+    const std::size_t most = std::min(a.size(), b.size());
+    return static_cast<std::size_t>(
+        std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first - a.begin());
+  }
+
+  void add(std::vector<Sequence>& to, const std::vector<int32_t>& ids, std::size_t from) {
+    const std::size_t n = std::min(ids.size(), length_ + 1);
+    cut_ += n < ids.size();
+    to.push_back({source_.tokens.size(), static_cast<uint32_t>(n - 1), static_cast<uint32_t>(from)});
+    source_.tokens.insert(source_.tokens.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+
+  const Tokenizer& tokenizer_;
+  PairSource& source_;
+  const double share_;
+  const std::string too_long_;
+  const int32_t eot_;
+  const std::size_t length_;
+  std::string path_;
+  uint64_t line_ = 0, pairs_ = 0, cut_ = 0, skipped_ = 0;
+};
+
+std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_data_request& request) {
+  const std::string base = request.base_dir ? request.base_dir : "", name = get_string(options, "tokenizer");
+  const auto tokenizer = open_tokenizer(name, base);
+  if (request.vocabulary < tokenizer->info().vocabulary)
+    throw Failure(ENG_INVALID, "[data] tokenizer = \"" + name + "\" has " +
+                                   std::to_string(tokenizer->info().vocabulary) +
+                                   " token ids, but the model's vocabulary is " + std::to_string(request.vocabulary));
+  auto source = std::make_unique<PairSource>();
+  const std::vector<std::string> files = find_files(base, get_strings(options, "paths"));
+  source->files = static_cast<uint32_t>(files.size());
+  source->seed = request.seed, source->length = static_cast<uint64_t>(request.sequence_length);
+  source->vocabulary = tokenizer->info().vocabulary;
+  PairReader reader(options, request, *tokenizer, *source);
+  for (const std::string& path : files) reader.read(path);
+  reader.finish();
+  Hash hash;
+  hash.add("engine pairs\n");
+  for (const auto& split : source->sequences) {
+    hash.add_field(std::to_string(split.size()));
+    for (const Sequence& one : split) {
+      hash.add_field(std::to_string(one.trained));
+      hash.add_field({reinterpret_cast<const char*>(source->tokens.data() + one.first),
+                      (std::size_t{one.length} + 1) * sizeof(int32_t)});
+    }
+  }
+  source->hash = hash.text();
+  source->tokens.shrink_to_fit();
+  return source;
+}
+
+eng_status create_pairs(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) {
+  return guarded(error, "opening the data", [&] { *self = open_pairs(options, complete(given)).release(); });
+}
+
+void destroy_pairs(void* self) {
+  delete static_cast<PairSource*>(self);
+}
+
+eng_status describe_pairs(void* self, eng_data_info* out, eng_error*) {
+  const auto& source = *static_cast<const PairSource*>(self);
+  eng_data_info info{};
+  info.struct_size = out->struct_size;
+  info.files = source.files;
+  info.tokens = source.tokens.size();
+  info.train_samples = source.sequences[ENG_SPLIT_TRAIN].size();
+  info.validation_samples = source.sequences[ENG_SPLIT_VALIDATION].size();
+  info.vocabulary = source.vocabulary;
+  std::snprintf(info.content_hash, sizeof(info.content_hash), "%s", source.hash.c_str());
+  info.host_bytes = source.tokens.capacity() * sizeof(int32_t);
+  for (const auto& split : source.sequences) info.host_bytes += split.capacity() * sizeof(Sequence);
+  std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
+  return ENG_OK;
+}
+
+eng_status read_pair(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error) {
+  const auto& source = *static_cast<const PairSource*>(self);
+  if (split != ENG_SPLIT_TRAIN && split != ENG_SPLIT_VALIDATION)
+    return report(error, ENG_INVALID, "[data] the split is neither training nor validation");
+  const std::vector<Sequence>& all = source.sequences[split];
+  if (all.empty()) return report(error, ENG_PRECONDITION, "[data] this split holds no pair");
+  const bool train = split == ENG_SPLIT_TRAIN;
+  const uint64_t pairs = all.size() / 2, at = position / 2;
+  const Permutation order(pairs, train ? source.seed : 0, train ? at / pairs : 0, static_cast<uint64_t>(split));
+  const Sequence& one = all[2 * order(at % pairs) + position % 2];
+  const int32_t* const ids = source.tokens.data() + one.first;
+  auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
+  for (uint64_t t = 0; t < source.length; ++t) {
+    tokens[t] = t < one.length ? ids[t] : 0;
+    labels[t] = t < one.length && t + 1 >= one.trained ? ids[t + 1] : ENG_IGNORE_LABEL;
+  }
+  return ENG_OK;
+}
+
+}  // namespace
+
+const eng_data pairs_table = {.struct_size = sizeof(eng_data),
+                              .minor = 0,
+                              .create = create_pairs,
+                              .destroy = destroy_pairs,
+                              .describe = describe_pairs,
+                              .read = read_pair,
+                              .build = nullptr,
+                              .inspect = nullptr,
+                              .fields = nullptr};
+
+}  // namespace text_data

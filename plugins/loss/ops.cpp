@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, gradient and kernels. They read B x T numbers, so one thread is enough.
+#include "ops.hpp"
+
+#include <array>
+
+#include "../common/kernel.hpp"
+#include "pairs.hpp"
+
+namespace preference {
+namespace {
+
+constexpr int32_t ignored = -100;
+constexpr uint32_t sums = 6;       // outputs of the op
+constexpr uint32_t gradients = 5;  // of its outputs: all but the last
+
+void expect(bool right, const char* rule) {
+  if (!right) throw cpu::Error{ENG_INVALID, rule};
+}
+
+bool same_shape(const eng_desc& a, const eng_desc& b) {
+  return a.ndim == 2 && b.ndim == 2 && a.dims[0] == b.dims[0] && a.dims[1] == b.dims[1];
+}
+
+void check(const cpu::Call& c) {
+  const eng_desc &logprobs = c.in[0], &labels = c.in[1];
+  expect(logprobs.dtype == ENG_F32 || logprobs.dtype == ENG_F64, "log-probabilities must be f32");
+  expect(labels.dtype == ENG_I32 && same_shape(logprobs, labels), "labels must be (B, T) i32");
+  const bool right = !c.has(2) || (c.in[2].dtype == ENG_F32 && same_shape(logprobs, c.in[2]));
+  expect(right, "the log-probabilities of the reference must be (B, T) f32");
+  expect(logprobs.dims[0] % 2 == 0, "sequences must come in pairs");
+}
+
+eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  return cpu::guarded(error, [&] {
+    const cpu::Call c(*call);
+    check(c);
+    expect(cap >= sums, "the host has no room for the outputs");
+    for (uint32_t k = 0; k < sums; ++k) {
+      out[k] = {};
+      out[k].dtype = c.in[0].dtype, out[k].ndim = 1, out[k].dims[0] = 1;
+    }
+    *n = sums;
+  });
+}
+
+eng_status infer_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  return cpu::guarded(error, [&] {
+    check(cpu::Call(*call));
+    expect(cap >= 1, "the host has no room for the output");
+    out[0] = call->in[0];
+    *n = 1;
+  });
+}
+
+eng_status gradient(eng_gradient* g, eng_error* error) {
+  const eng_gradient_api& api = *g->api;
+  std::array<eng_id, 3 + gradients> in{};
+  for (uint32_t k = 0; k < 3; ++k) in[k] = api.in(g, k);
+  for (uint32_t k = 0; k < gradients; ++k) in[3 + k] = api.d_out(g, k);
+  if (api.wants(g, 0)) {
+    uint32_t n = 0;
+    const eng_attr* attrs = api.attrs(g, &n);
+    eng_id made = 0;
+    api.emit(g, PREFERENCE_OP_PAIRS_GRAD, in.data(), in.size(), &made, 1, attrs, n, nullptr);
+    api.give(g, 0, made);
+  }
+  return api.status(g, error);
+}
+
+constexpr eng_op make_op(const char* id, uint32_t least, uint32_t most, decltype(eng_op::infer) infer,
+                         decltype(eng_op::grad) grad) {
+  eng_op op{};
+  op.struct_size = sizeof op, op.id = id, op.min_in = least, op.max_in = most, op.infer = infer, op.grad = grad;
+  return op;
+}
+const eng_op pairs_op = make_op(PREFERENCE_OP_PAIRS, 2, 3, infer, gradient);
+const eng_op pairs_grad_op = make_op(PREFERENCE_OP_PAIRS_GRAD, 2, 3 + gradients, infer_grad, nullptr);
+const eng_op* const op_list[] = {&pairs_op, &pairs_grad_op};
+
+// The inputs of the op, as both kernels have them.
+class Pairs {
+ public:
+  explicit Pairs(const cpu::Call& c)
+      : wide_(c.in[0].dtype == ENG_F64),
+        rows_(c.in[0].dims[0]),
+        length_(c.in[0].dims[1]),
+        rule_{c.integer("kind"), c.real("beta"), c.real("margin"), c.real("smoothing"), c.integer("mean") != 0} {}
+
+ protected:
+  double read(const void* numbers, int64_t k) const {
+    return wide_ ? static_cast<const double*>(numbers)[k] : double{static_cast<const float*>(numbers)[k]};
+  }
+  void write(void* numbers, int64_t k, double value) const {
+    if (wide_)
+      static_cast<double*>(numbers)[k] = value;
+    else
+      static_cast<float*>(numbers)[k] = static_cast<float>(value);
+  }
+  Answer answer(const cpu::Args& a, int64_t row) const {
+    const void* logprobs = a.in<char>(0);
+    const auto* labels = a.in<int32_t>(1);
+    const auto* reference = a.in<float>(2);
+    Answer out;
+    for (int64_t k = row * length_; k < (row + 1) * length_; ++k) {
+      if (labels[k] == ignored) continue;
+      ++out.labels;
+      out.s += read(logprobs, k);
+      if (reference) out.r += double{reference[k]};
+    }
+    const double n = static_cast<double>(out.labels);
+    if (out.labels) out.mean = out.s / n;
+    if (out.labels && rule_.mean) out.s = out.mean, out.r /= n;
+    return out;
+  }
+  // use(row of the preferred answer, both answers): pairs of which one has no label are left out.
+  template <class Use>
+  void each(const cpu::Args& a, const Use& use) const {
+    for (int64_t row = 0; row + 1 < rows_; row += 2) {
+      const Answer w = answer(a, row), l = answer(a, row + 1);
+      if (w.labels && l.labels) use(row, w, l);
+    }
+  }
+
+  const bool wide_;
+  const int64_t rows_, length_;
+  const Rule rule_;
+};
+
+struct PairsKernel : Pairs {
+  static constexpr const char* op = PREFERENCE_OP_PAIRS;
+  using Pairs::Pairs;
+  void run(const cpu::Args& a) const {
+    std::array<double, sums> sum{};
+    each(a, [&](int64_t, const Answer& w, const Answer& l) {
+      const Judged judged = judge(rule_, w, l);
+      const std::array<double, sums> add = {judged.loss,
+                                            -w.mean,
+                                            judged.chosen,
+                                            judged.other,
+                                            judged.chosen - judged.other,
+                                            judged.chosen > judged.other ? 1.0 : 0.0};
+      for (uint32_t k = 0; k < sums; ++k) sum[k] += add[k];
+    });
+    for (uint32_t k = 0; k < sums; ++k) write(a.out<char>(k), 0, sum[k]);
+  }
+};
+
+struct PairsGradKernel : Pairs {
+  static constexpr const char* op = PREFERENCE_OP_PAIRS_GRAD;
+  using Pairs::Pairs;
+  void run(const cpu::Args& a) const {
+    void* const out = a.out<char>(0);
+    for (int64_t k = 0; k < rows_ * length_; ++k) write(out, k, 0);
+    const auto by = [&](size_t k) { return a.in<char>(3 + k) ? read(a.in<char>(3 + k), 0) : 0.0; };
+    const double by_loss = by(0), by_nll = by(1), by_chosen = rule_.beta * (by(2) + by(4)),
+                 by_other = rule_.beta * (by(3) - by(4));
+    const auto* labels = a.in<int32_t>(1);
+    each(a, [&](int64_t row, const Answer& w, const Answer& l) {
+      const Judged judged = judge(rule_, w, l);
+      const auto n_w = static_cast<double>(w.labels), n_l = static_cast<double>(l.labels);
+      const double of_w = (by_loss * judged.d_chosen + by_chosen) / (rule_.mean ? n_w : 1.0) - by_nll / n_w;
+      const double of_l = (by_loss * judged.d_other + by_other) / (rule_.mean ? n_l : 1.0);
+      for (int64_t k = row * length_; k < (row + 2) * length_; ++k)
+        if (labels[k] != ignored) write(out, k, k < (row + 1) * length_ ? of_w : of_l);
+    });
+  }
+};
+
+}  // namespace
+
+const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 2, .ops = op_list};
+const eng_kernels kernels = cpu::kernel_table<PairsKernel, PairsGradKernel>;
+
+}  // namespace preference

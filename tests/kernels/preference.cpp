@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops of the loss of pairs of answers against the formulas of the papers, as tools/goldens/preference.py computes
+// them in f64 by NumPy.
+#include <catch2/catch.hpp>
+
+#include <fstream>
+
+#include "kernel_harness.hpp"
+#include "tests/paths.hpp"
+
+using namespace kernels_test;
+
+namespace {
+
+constexpr const char *pairs_op = "eng.preference.pairs/1", *pairs_grad_op = "eng.preference.pairs_grad/1";
+
+const eng_kernels* preference_kernels(const char* name) {
+  void* library = dlopen(built_plugin("loss/preference.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  REQUIRE(library);
+  const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
+  return static_cast<const eng_kernels*>(query(ENG_ABI_MINOR)->get_interface(ENG_KERNELS_KIND, name));
+}
+
+// The numbers of values.txt.
+struct Golden {
+  std::ifstream file{std::string(ENGINE_SOURCE_DIR) + "/tests/plugins/golden/values.txt"};
+  double next() {
+    double x = 0;
+    REQUIRE(file >> x);
+    return x;
+  }
+  Tensor table(int32_t dtype, const Dims& dims) {
+    Tensor out(dtype, dims);
+    for (int64_t k = 0; k < out.size(); ++k) out.put(k, next());
+    return out;
+  }
+};
+
+// The largest distance, in units of the larger number, of at least 1.
+double distance(const Tensor& a, const Tensor& b) {
+  double most = 0;
+  for (int64_t k = 0; k < a.size(); ++k)
+    most = std::max(most, std::fabs(a.at(k) - b.at(k)) / std::max(1.0, std::fabs(b.at(k))));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("losses of pairs of answers and their gradients are those of the papers") {
+  Device device("cpu/reference.eng.so", "reference");
+  device.kernels = preference_kernels("cpu");
+  CHECK(preference_kernels("reference") == device.kernels);
+  Golden golden;
+  const auto rows = int64_t(golden.next()), length = int64_t(golden.next());
+  const int rules = int(golden.next());
+  const Dims dims = {rows, length};
+  const Tensor logprobs = golden.table(ENG_F64, dims), labels = golden.table(ENG_I32, dims),
+               reference = golden.table(ENG_F32, dims);
+  const std::vector<eng_desc> sums(6, desc(ENG_F64, {1}));
+  const Tensor d_loss(ENG_F64, {1}, {0.625}), d_nll(ENG_F64, {1}, {-1.5});
+  for (int rule = 0; rule < rules; ++rule) {
+    const auto kind = int64_t(golden.next());
+    const double beta = golden.next(), margin = golden.next(), smoothing = golden.next();
+    INFO("rule " << rule << ", kind " << kind);
+    const std::vector<eng_attr> attrs = {whole("kind", kind), real("beta", beta), real("margin", margin),
+                                         real("smoothing", smoothing), whole("mean", int64_t(golden.next()))};
+    const bool compares = kind < 2;
+    const Tensor against = compares ? reference : Tensor();
+    const auto got = device.run(pairs_op, {logprobs, labels, against}, sums, attrs);
+    for (const Tensor& sum : got) CHECK(distance(sum, golden.table(ENG_F64, {1})) < 1e-13);
+    const Tensor gradient = golden.table(ENG_F64, dims);
+    const Tensor d =
+        device.run(pairs_grad_op, {logprobs, labels, against, d_loss, d_nll}, {desc(ENG_F64, dims)}, attrs)[0];
+    CHECK(distance(d, gradient) < 1e-13);
+    // In f32 the values are those of f64, rounded.
+    Tensor narrow(ENG_F32, dims);
+    for (int64_t k = 0; k < narrow.size(); ++k) narrow.put(k, logprobs.at(k));
+    const auto rounded =
+        device.run(pairs_op, {narrow, labels, against}, std::vector<eng_desc>(6, desc(ENG_F32, {1})), attrs);
+    for (size_t k = 0; k < got.size(); ++k) CHECK(distance(rounded[k], got[k]) < 1e-5);
+    // Without the first gradient only the second term counts.
+    const Tensor none(ENG_F64, {1}, {0.0});
+    const auto second = [&](const Tensor& first) {
+      return device.run(pairs_grad_op, {logprobs, labels, against, first, d_nll}, {desc(ENG_F64, dims)}, attrs)[0];
+    };
+    CHECK(second(none).same_bits(second(Tensor())));
+  }
+}
+
+TEST_CASE("log-probabilities far from each other give no infinity") {
+  Device device("cpu/reference.eng.so", "reference");
+  device.kernels = preference_kernels("cpu");
+  const std::vector<eng_desc> sums(6, desc(ENG_F32, {1}));
+  const Tensor labels(ENG_I32, {2, 1}, {3, 4}), one(ENG_F32, {1}, {1.0});
+  for (int64_t kind = 0; kind < 4; ++kind)
+    for (const bool ahead : {false, true}) {
+      const std::vector<eng_attr> attrs = {whole("kind", kind), real("beta", 2), real("margin", 0),
+                                           real("smoothing", 0), whole("mean", 1)};
+      const Tensor logprobs(ENG_F32, {2, 1}, {ahead ? -1e-4 : -2000.0, ahead ? -2000.0 : -1e-4});
+      const auto got = device.run(pairs_op, {logprobs, labels}, sums, attrs);
+      const Tensor d = device.run(pairs_grad_op, {logprobs, labels, {}, one, one}, {desc(ENG_F32, {2, 1})}, attrs)[0];
+      INFO("kind " << kind << ", ahead " << ahead);
+      for (const Tensor& sum : got) CHECK(std::isfinite(sum.at(0)));
+      CHECK((std::isfinite(d.at(0)) && std::isfinite(d.at(1))));
+      CHECK(got[5].at(0) == (ahead ? 1 : 0));
+    }
+}
+
+TEST_CASE("sequences without a partner and other types are refused") {
+  Device device("cpu/reference.eng.so", "reference");
+  const std::vector<eng_desc> sums(6, desc(ENG_F32, {1}));
+  device.kernels = preference_kernels("cpu");
+  const std::vector<eng_attr> none;
+  CHECK_THROWS_AS(device.run(pairs_op, {Tensor(ENG_F32, {2, 3}), Tensor(ENG_I32, {2, 3})}, sums, none), Failure);
+}
