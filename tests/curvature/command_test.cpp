@@ -50,7 +50,8 @@ TEST_CASE("an analysis of a run has its files, and every number is finite", "[cu
   scratch.config();
   good(scratch, {"run", "config.toml", "--out", "trained"});
   const Json r = analysed(scratch, "out", {}, "trained");
-  for (const char* file : {"results.json", "results.csv", "report.html"}) CHECK(fs::exists(scratch / "out" / file));
+  for (const char* file : {"results.json", "results_flat.json", "results.csv", "report.html", "response.svg"})
+    CHECK(fs::exists(scratch / "out" / file));
   uint64_t all = 0;
   for (const Json& t : r["tensors"]) {
     INFO(t["name"]);

@@ -136,7 +136,7 @@ struct Curve {
   double base;  // without noise
 };
 
-Chart response_chart(const ResponseMap& map, const Curve& curve) {
+Chart response_chart(const ResponseMap& map, const Curve& curve, Where where) {
   const auto spreads = sigmas(map);
   std::vector<std::string> names;
   for (const double sigma : spreads) names.push_back(short_number(sigma));
@@ -151,10 +151,9 @@ Chart response_chart(const ResponseMap& map, const Curve& curve) {
   for (const Class kind : classes)
     legend.push_back({class_name(kind), class_inks[static_cast<int>(kind)], class_forms[static_cast<int>(kind)]});
   legend.push_back({"without noise", ink_soft, {}, true, true});
-  const Frame frame(560, 300, legend);
+  const Frame frame = Frame::of(where, 560, 300, legend);
   const Axis y = Axis::changes(sizes, values, frame.bottom, frame.top);
-  Plot plot(curve.title, frame, legend, Axis::named(names, frame.left, frame.right), y,
-            map.relative ? "spread of the noise, in spreads of the tensor" : "spread of the noise", curve.unit);
+  Plot plot(curve.title, frame, legend, Axis::named(names, frame.left, frame.right), y, noise_title(map), curve.unit);
   plot.across(curve.base, ink_soft);
   for (const Class kind : classes) {
     const int k = static_cast<int>(kind);
@@ -215,13 +214,20 @@ std::vector<Chart> activation_charts(const Results& results) {
   return out;
 }
 
-std::vector<Chart> response_charts(const Results& results) {
+const char* noise_title(const ResponseMap& map) {
+  return map.relative ? "spread of the noise, in spreads of the tensor"
+                      : "spread of the noise, in units of the parameters";
+}
+
+std::vector<Chart> response_charts(const Results& results, Where where) {
   const ResponseMap& map = results.response_map;
   if (sigmas(map).empty()) return {};
-  return {
-      response_chart(map, {"Change of perplexity by noise", "change of perplexity", &Response::perplexity_change,
-                           &Response::Trial::perplexity_change, 0}),
-      response_chart(map, {"Membership AUC under noise", "AUC", &Response::auc, &Response::Trial::auc, map.base_auc})};
+  return {response_chart(map,
+                         {"Change of perplexity by noise", "change of perplexity", &Response::perplexity_change,
+                          &Response::Trial::perplexity_change, 0},
+                         where),
+          response_chart(
+              map, {"Membership AUC under noise", "AUC", &Response::auc, &Response::Trial::auc, map.base_auc}, where)};
 }
 
 }  // namespace curvature::report

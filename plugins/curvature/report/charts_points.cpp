@@ -33,6 +33,10 @@ std::string drawn_note(size_t n, const char* what) {
   return some == n ? "" : fmt::format(" Of {} {}, {} are drawn, evenly chosen.", n, what, some);
 }
 
+double dot_radius(size_t n, Where where) {
+  return (n > 400 ? 2.5 : 4.5) * (where == Where::paper ? 0.75 : 1);
+}
+
 struct Dot {
   const Measures* of;
   std::string name;
@@ -77,7 +81,7 @@ void label_strips(Plot& plot, const Frame& frame, const Strips& strips) {
 
 }  // namespace
 
-Chart phase_diagram(const Results& results) {
+Chart phase_diagram(const Results& results, Where where) {
   const auto dots = dots_of(results);
   if (dots.empty()) return {};
   const Partition& by = results.partition;
@@ -98,10 +102,10 @@ Chart phase_diagram(const Results& results) {
     legend.push_back(
         {fmt::format("thresholds, {}", class_name(kind)), class_inks[static_cast<int>(kind)], {}, true, true});
 
-  const Frame frame(560, 420, legend);
+  const Frame frame = Frame::of(where, 560, 420, legend);
   const Axis x = Axis::linear(sizes, frame.left + (strips.left ? Strips::wide : 0), frame.right);
   const Axis y = Axis::shares(frame.bottom - (strips.below ? Strips::high : 0), frame.top);
-  Plot plot("Phase diagram: mean |H| against sparsity", frame, legend, x, y, "log10 of mean |H|",
+  Plot plot("Phase diagram: mean |H| against sparsity", frame, legend, x, y, "log10 of mean |H| (H in nats)",
             "sparsity of the units (share of |x| <= threshold)");
   label_strips(plot, frame, strips);
   const double functional_x = log_size(by.functional_hessian.value), sensitive_x = log_size(by.sensitive_hessian.value);
@@ -113,7 +117,7 @@ Chart phase_diagram(const Results& results) {
     const Measures& of = *dots[k].of;
     const double size = log_size(of.magnitude);
     const int kind = static_cast<int>(of.kind);
-    Mark mark{Mark::Kind::dot, class_inks[kind], {}, "", dots.size() > 400 ? 2.5 : 4.5};
+    Mark mark{Mark::Kind::dot, class_inks[kind], {}, "", dot_radius(dots.size(), where)};
     mark.places = {{std::isfinite(size) ? x.place(size) : frame.left + Strips::wide / 2,
                     std::isfinite(of.below) ? y.place(of.below) : frame.bottom - Strips::high / 2}};
     mark.form = class_forms[kind];
@@ -126,7 +130,7 @@ Chart phase_diagram(const Results& results) {
   return {std::move(plot).done(), note + drawn_note(dots.size(), "rows")};
 }
 
-Chart embedding_map(const Results& results) {
+Chart embedding_map(const Results& results, Where where) {
   const Embedding& of = results.embedding;
   if (of.points.empty()) return {};
   std::map<int32_t, size_t> sizes;
@@ -143,7 +147,7 @@ Chart embedding_map(const Results& results) {
     const std::string name = cluster < 0 ? "in no cluster" : fmt::format("cluster {}", cluster);
     legend.push_back({fmt::format("{} ({})", name, size), ink(cluster), form(cluster)});
   }
-  const Frame frame(560, 420, legend);
+  const Frame frame = Frame::of(where, 560, 420, legend);
   const std::string method = of.method == "umap" ? "UMAP" : of.method == "pca" ? "PCA" : brief(of.method, 20);
   Plot plot(fmt::format("Embedding by {}", method), frame, legend, Axis::linear(xs, frame.left, frame.right),
             Axis::linear(ys, frame.bottom, frame.top), fmt::format("{} 1", method), fmt::format("{} 2", method));
@@ -152,7 +156,7 @@ Chart embedding_map(const Results& results) {
     std::string name =
         tensor < results.tensors.size() ? results.tensors[tensor].name : fmt::format("tensor {}", tensor);
     if (row >= 0) name += fmt::format(", row {}", row);
-    plot.dot(x, y, ink(cluster), form(cluster), of.points.size() > 400 ? 2.5 : 4.5,
+    plot.dot(x, y, ink(cluster), form(cluster), dot_radius(of.points.size(), where),
              cluster < 0 ? name + ": in no cluster" : fmt::format("{}: cluster {}", name, cluster));
   }
   return {std::move(plot).done(), drawn_note(of.points.size(), "points")};

@@ -11,11 +11,11 @@ namespace curvature::report {
 
 using Take = std::function<void(const std::string& name, const std::string& bytes)>;
 
-// Makes the files one after the other, and gives each to `take`: results.json, results.csv, report.html; where there is
-// something for them: rows.csv, phase.svg, phase.png, the same of umap or pca, response_perplexity.svg and
-// response_auc.svg. Names are without a folder. Equal results give equal bytes. `cairo`: see png(). Returns a note for
-// the log: what was left out and why; "": nothing. Throws std::invalid_argument if Results::facts is no JSON object,
-// before the first file.
+// Makes the files one after the other, and gives each to `take`: results.json, results_flat.json, results.csv,
+// report.html; where there is something for them: rows.csv, and as .svg, .png and .pdf the pictures phase, umap or pca,
+// response, response_perplexity and response_auc. Names are without a folder. Equal results give equal bytes. `cairo`:
+// see picture(). Returns a note for the log: what was left out and why; "": nothing. Throws std::invalid_argument if
+// Results::facts is no JSON object, before the first file.
 // Host memory beyond `results`: that of the largest file.
 std::string make_files(const Results& results, const Take& take, const std::string& cairo = "");
 

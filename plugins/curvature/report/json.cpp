@@ -185,6 +185,37 @@ std::string results_json(const Results& results) {
   return out;
 }
 
+std::string results_flat_json(const Results& results) {
+  const Json facts = parsed_facts(results);
+  const auto fact = [&](const char* pointer) {
+    const Json::json_pointer at(pointer);
+    return facts.contains(at) ? facts.at(at) : Json();
+  };
+  const Json plugin = fact("/device/plugin"), peak = fact("/memory/measured/device_peak_bytes");
+  const bool gpu = plugin.is_string() && plugin != "cpu" && plugin != "reference";
+  const Partition& by = results.partition;
+  Json out = {
+      {"timestamp", fact("/now")},
+      {"experiment_type", "curvature_" + results.method},
+      {"gpu_device", gpu ? fact("/device/name") : Json()},
+      {"gpu_memory_used", gpu && peak.is_number() ? Json(peak.get<double>() / 1e9) : Json()},
+      {"prm_results", Json::array()},
+      {"umap_silhouette_score", results.embedding.method == "umap" ? Json(results.embedding.silhouette) : Json()},
+      {"parameter_counts", {{"Wfunc", by.functional}, {"Wsens", by.sensitive}, {"Wboth", by.both}}},
+      {"hessian_data_size", hessian_data_size(results)},
+      {"gpu_optimized", gpu}};
+  for (const Response& of : results.response_map.responses)
+    out["prm_results"].push_back({{"class", class_name(of.kind)},
+                                  {"sigma", of.sigma},
+                                  {"perplexity_change", of.perplexity_change.mean},
+                                  {"perplexity_change_low", of.perplexity_change.low},
+                                  {"perplexity_change_high", of.perplexity_change.high},
+                                  {"auc", of.auc.mean},
+                                  {"auc_low", of.auc.low},
+                                  {"auc_high", of.auc.high}});
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::vector<std::pair<std::string, std::string>> facts_table(const Results& results) {
   std::vector<std::pair<std::string, std::string>> out;
   flatten(parsed_facts(results), "", out);

@@ -7,14 +7,15 @@
 namespace curvature::report {
 namespace {
 
-constexpr double row_height = 17, letter = 6.6;  // about, of the letters of a page; legends get enough room
+constexpr double row_height = 17, letter = 6.6;  // about; legends get enough room
+constexpr double legend_room = 38;               // of an entry beside its text
 
 // The positions of the entries of a legend; rows are filled from the left.
 std::vector<Place> legend_places(double width, const std::vector<Entry>& legend) {
   std::vector<Place> out;
   double x = 8, y = 14;
   for (const Entry& entry : legend) {
-    const double wide = 24 + letter * static_cast<double>(entry.label.size()) + 14;
+    const double wide = legend_room + text_width(entry.label);
     if (x > 8 && x + wide > width) x = 8, y += row_height;
     out.push_back({x, y});
     x += wide;
@@ -29,6 +30,32 @@ Frame::Frame(double wide, double high, const std::vector<Entry>& legend) : width
   top = (places.empty() ? 0 : places.back().y + 4) + 26;  // the title of the y axis is between
   bottom = height - 40;
   right = width - 18;
+}
+
+Frame Frame::of(Where where, double wide, double high, const std::vector<Entry>& legend) {
+  if (where == Where::page) return {wide, high, legend};
+  Frame out(column_width, high, legend);
+  out.bottom = out.top + high / 2, out.height = out.bottom + 40;
+  return out;
+}
+
+Mark text_mark(Place at, std::string text, int ink, Side side) {
+  return {Mark::Kind::text, ink, {at}, std::move(text), 1, false, false, {}, side};
+}
+
+double text_width(const std::string& text) {
+  return letter * static_cast<double>(text.size());
+}
+
+std::vector<Tick> apart(const std::vector<Tick>& ticks, double from) {
+  std::vector<Tick> out;
+  for (const Tick& tick : ticks) {
+    const double half = text_width(tick.label) / 2;
+    if (tick.at - half < from) continue;
+    from = tick.at + half + letter;
+    out.push_back(tick);
+  }
+  return out;
 }
 
 Plot::Plot(std::string title, const Frame& frame, const std::vector<Entry>& legend, Axis x, Axis y, std::string x_title,
@@ -49,23 +76,16 @@ Plot::Plot(std::string title, const Frame& frame, const std::vector<Entry>& lege
   for (const auto& [at, label] : y_.ticks()) {
     if (at < frame.top - 1 || at > frame.bottom + 1) continue;
     marks.push_back({Mark::Kind::line, ink_grid, {{frame.left, at}, {frame.right, at}}, "", 1});
-    marks.push_back({Mark::Kind::text, ink_soft, {{frame.left - 7, at + 4}}, label, 1, false, false, {}, Side::end});
+    marks.push_back(text_mark({frame.left - 7, at + 4}, label, ink_soft, Side::end));
   }
-  for (const auto& [at, label] : x_.ticks()) {
+  for (const auto& [at, label] : apart(x_.ticks(), 0)) {
     if (at < frame.left - 1 || at > frame.right + 1) continue;
     marks.push_back({Mark::Kind::line, ink_grid, {{at, frame.top}, {at, frame.bottom}}, "", 1});
-    marks.push_back({Mark::Kind::text, ink_soft, {{at, frame.bottom + 16}}, label, 1, false, false, {}, Side::middle});
+    marks.push_back(text_mark({at, frame.bottom + 16}, label, ink_soft, Side::middle));
   }
-  marks.push_back({Mark::Kind::text, ink_soft, {{8, frame.top - 11}}, std::move(y_title)});
-  marks.push_back({Mark::Kind::text,
-                   ink_soft,
-                   {{(frame.left + frame.right) / 2, frame.height - 7}},
-                   std::move(x_title),
-                   1,
-                   false,
-                   false,
-                   {},
-                   Side::middle});
+  marks.push_back(text_mark({8, frame.top - 11}, std::move(y_title)));
+  marks.push_back(
+      text_mark({(frame.left + frame.right) / 2, frame.height - 7}, std::move(x_title), ink_soft, Side::middle));
 }
 
 void Plot::line(const std::vector<Place>& values, int ink, bool dashed, bool faint, std::string tip) {

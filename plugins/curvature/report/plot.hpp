@@ -22,12 +22,25 @@ struct Entry {  // of a legend
   bool line = false, dashed = false;
 };
 
+// The place that shows a chart: the page has its title and note outside of it; a paper has a narrow column, and no more
+// words.
+enum class Where { page, paper };
+
 // The axes of a plot of this size: the legend is above.
 struct Frame {
   double width = 560, height = 300;
   double left = 66, right = 542, top, bottom;
   Frame(double wide, double high, const std::vector<Entry>& legend);
+  // This size on the page; in a paper it is as wide as a column, and its plot half as high.
+  static Frame of(Where where, double wide, double high, const std::vector<Entry>& legend);
 };
+
+// A text with its begin, middle or end at a place.
+Mark text_mark(Place at, std::string text, int ink = ink_soft, Side side = Side::begin);
+// The ticks whose labels leave room for the one before. `from`: where the first may begin.
+std::vector<Tick> apart(const std::vector<Tick>& ticks, double from);
+// The width of a text, about.
+double text_width(const std::string& text);
 
 class Plot {
  public:

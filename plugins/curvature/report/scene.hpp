@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture without a medium: svg.hpp draws it into a page, png.hpp into a file, alike.
+// A picture without a medium: svg.hpp draws it into a page or a file, picture.hpp into a file, alike.
 #pragma once
 
 #include <string>
@@ -14,13 +14,19 @@ inline constexpr int series_inks = 8, ink_text = 8, ink_soft = 9, ink_grid = 10,
 inline constexpr unsigned light_colours[inks] = {0x0060a8, 0xc04a00, 0x00795a, 0xa8328a, 0x7a6200, 0x3a78d0,
                                                  0x6a3fb5, 0x444c56, 0x1b1f24, 0x59636e, 0xd8dee4};
 
+// In a paper a unit is 0.25 mm, so a picture of a column, 8.5 cm, is 340 units wide. Letters are 7.8 points high.
+inline constexpr double column_width = 340, millimetres_per_unit = 0.25, letter_height = 11;
+inline constexpr double points_per_unit = millimetres_per_unit / 25.4 * 72, pixels_per_unit = 3;  // 305 to the inch
+
 // Each series has a form besides its colour.
 enum class Form { circle, square, triangle, diamond, cross };
 enum class Side { begin, middle, end };  // which part of a text is at its place
 
 struct Place {
-  double x, y;  // pixels, from the top left corner
+  double x, y;  // units (a page's pixels), from the top left corner
 };
+
+inline constexpr double area_strength = 0.1;
 
 struct Mark {
   enum class Kind { line, area, dot, text } kind;
@@ -31,6 +37,7 @@ struct Mark {
   bool dashed = false, faint = false;
   Form form = Form::circle;
   Side side = Side::begin;
+  double strength = area_strength;  // of the colour of an area, up to 1
 };
 
 struct Scene {

@@ -52,8 +52,10 @@ std::string drawn(const Mark& mark) {
     case Mark::Kind::dot:
       return dot(mark);
     case Mark::Kind::area:
-      return fmt::format("<rect class=\"area {}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
-                         ink(mark.ink), places[0].x, places[0].y, places[1].x - places[0].x, places[1].y - places[0].y);
+      return fmt::format(
+          "<rect class=\"area {}\"{} x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n", ink(mark.ink),
+          mark.strength == area_strength ? "" : fmt::format(" style=\"fill-opacity:{:.2f}\"", mark.strength),
+          places[0].x, places[0].y, places[1].x - places[0].x, places[1].y - places[0].y);
     case Mark::Kind::text:
       return fmt::format("<text class=\"{}{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", ink(mark.ink),
                          mark.side == Side::begin    ? ""
@@ -80,7 +82,7 @@ std::string element(const Scene& scene, const std::string& attributes, const std
 // page.css for programs that know neither its variables nor its page.
 std::string file_style() {
   std::string out =
-      "<style>\ntext { font: 11.5px Helvetica, Arial, \"DejaVu Sans\", sans-serif; }\n"
+      "<style>\ntext { font: 11px \"DejaVu Sans\", Verdana, Arial, sans-serif; }\n"
       "text.middle { text-anchor: middle; } text.end { text-anchor: end; }\n"
       ".line { fill: none; stroke-linejoin: round; stroke-width: 1.5; } .dashed { stroke-dasharray: 5 4; }\n"
       ".dot { stroke: #ffffff; stroke-width: .6; fill-opacity: .8; } .faint { opacity: .45; } .area { fill-opacity: "
@@ -98,9 +100,10 @@ std::string svg(const Scene& scene) {
 }
 
 std::string svg_file(const Scene& scene) {
-  return element(
-      scene, fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" ", scene.width, scene.height),
-      file_style());
+  return element(scene,
+                 fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{:g}mm\" height=\"{:g}mm\" ",
+                             scene.width * millimetres_per_unit, scene.height * millimetres_per_unit),
+                 file_style());
 }
 
 }  // namespace curvature::report

@@ -10,7 +10,8 @@ namespace curvature::report {
 // An <svg> element; page.css has its colours. "" of a scene without marks.
 std::string svg(const Scene& scene);
 
-// The scene as a file of its own, for papers: the colours of the light page, on white, in the viewer's sans serif font.
+// The scene as a file of its own, for papers: in millimetres, in the colours of the light page, on white. Texts stay
+// texts, in DejaVu Sans or the viewer's sans serif font.
 std::string svg_file(const Scene& scene);
 
 }  // namespace curvature::report

@@ -58,6 +58,24 @@ size_t nulls(const Json& json) {
   return sum;
 }
 
+// Each element of the XML ends where it must, with its name.
+bool well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
+    const size_t end = xml.find('>', at);
+    if (end == std::string::npos || xml.find('<', at + 1) < end) return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (tag[0] == '/') {
+      if (open.empty() || "/" + open.back() != name) return false;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+  }
+  return open.empty();
+}
+
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -132,18 +150,20 @@ TEST_CASE("a number that is not finite is null, an empty field or a dash") {
 TEST_CASE("an analysis that found nothing has all its files") {
   const auto [files, note] = files_of({});
   CHECK(note.empty());
-  REQUIRE(files.size() == 3);
+  REQUIRE(files.size() == 4);
   CHECK(files[0].name == "results.json");
   const Json json = Json::parse(files[0].bytes);
   CHECK(json["timestamp"].is_null());
   CHECK(json["tensors"].empty());
   CHECK(json["hessian_data_size"] == 0);
-  CHECK(files[1].name == "results.csv");
-  CHECK(read_csv(files[1].bytes).size() == 1);
-  CHECK(files[2].name == "report.html");
+  CHECK(files[1].name == "results_flat.json");
+  CHECK(Json::parse(files[1].bytes)["prm_results"].empty());
+  CHECK(files[2].name == "results.csv");
+  CHECK(read_csv(files[2].bytes).size() == 1);
+  CHECK(files[3].name == "report.html");
   for (const char* text : {"There is no tensor.", "No noise was applied.", "No activation was counted.",
                            "Nothing was measured.", "The engine said nothing."})
-    CHECK(has(files[2].bytes, text));
+    CHECK(has(files[3].bytes, text));
 }
 
 TEST_CASE("activations without units have a profile and no curves") {
@@ -159,11 +179,12 @@ TEST_CASE("activations without units have a profile and no curves") {
 TEST_CASE("pictures for papers are SVG files that need no page and no cairo") {
   Results results = sample_results(3);
   const Files files = files_of(results, "/nowhere");
-  for (const char* name : {"phase.svg", "umap.svg", "response_perplexity.svg", "response_auc.svg"}) {
+  for (const char* name : {"phase.svg", "umap.svg", "response.svg", "response_perplexity.svg", "response_auc.svg"}) {
     INFO(name);
     const std::string picture = bytes_of(files, name);
-    CHECK(picture.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", 0) == 0);
-    CHECK(has(picture, "Helvetica"));
+    CHECK(picture.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"85mm\"", 0) == 0);
+    CHECK(has(picture, "DejaVu Sans"));
+    CHECK(well_formed(picture));
     CHECK(!has(picture, "var(--"));
     // Every colour that a mark asks for has a rule.
     const std::string style = picture.substr(0, picture.find("</style>"));
@@ -176,6 +197,11 @@ TEST_CASE("pictures for papers are SVG files that need no page and no cairo") {
     CHECK(missing == std::set<std::string>{});
     CHECK(picture == file_of(results, name));
   }
+  CHECK(has(bytes_of(files, "phase.svg"), ">log10 of mean |H| (H in nats)</text>"));
+  CHECK(has(bytes_of(files, "umap.svg"), ">UMAP 1</text>"));
+  CHECK(has(bytes_of(files, "response.svg"), ">change of perplexity</text>"));
+  CHECK(has(bytes_of(files, "response.svg"), ">functional</text>"));
+  CHECK(has(bytes_of(files, "response_auc.svg"), ">AUC</text>"));
   results.tensors[5].measures.magnitude *= 2;
   CHECK(file_of(results, "phase.svg") != bytes_of(files, "phase.svg"));
   results.response_map.responses.clear();
@@ -195,6 +221,34 @@ TEST_CASE("facts that are no JSON object are refused") {
   }
 }
 
+TEST_CASE("results_flat.json has the main numbers under the names that circulate") {
+  Results results = sample_results(2);
+  results.facts =
+      R"({"now": "2030-01-02T03:04:05Z", "device": {"plugin": "cuda", "name": "A800"},
+          "memory": {"measured": {"device_peak_bytes": 60600000000}}})";
+  Json flat = Json::parse(file_of(results, "results_flat.json"));
+  CHECK(flat["timestamp"] == "2030-01-02T03:04:05Z");
+  CHECK(flat["experiment_type"] == "curvature_hutchinson");
+  CHECK(flat["gpu_device"] == "A800");
+  CHECK(flat["gpu_memory_used"] == 60.6);
+  CHECK(flat["gpu_optimized"] == true);
+  CHECK(flat["umap_silhouette_score"] == results.embedding.silhouette);
+  CHECK(flat["parameter_counts"] == Json{{"Wfunc", 400000}, {"Wsens", 300001}, {"Wboth", 370463}});
+  CHECK(flat["hessian_data_size"] == Json::parse(file_of(results, "results.json"))["hessian_data_size"]);
+  REQUIRE(flat["prm_results"].size() == 12);
+  CHECK(flat["prm_results"][3]["class"] == "functional");
+  CHECK(flat["prm_results"][3]["sigma"] == 1e-3);
+  CHECK(flat["prm_results"][3]["perplexity_change"] == results.response_map.responses[3].perplexity_change.mean);
+  CHECK(flat["prm_results"][3]["auc_low"] == results.response_map.responses[3].auc.low);
+
+  results.facts = R"({"device": {"plugin": "cpu", "name": "a processor"}})";
+  results.embedding.method = "pca";
+  flat = Json::parse(file_of(results, "results_flat.json"));
+  for (const char* missing : {"timestamp", "gpu_device", "gpu_memory_used", "umap_silhouette_score"})
+    CHECK(flat.at(missing).is_null());
+  CHECK(flat["gpu_optimized"] == false);
+}
+
 TEST_CASE("docs/analysis.md names every field of results.json and results.csv") {
   std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/docs/analysis.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
@@ -210,7 +264,10 @@ TEST_CASE("docs/analysis.md names every field of results.json and results.csv") 
   }
   const CsvTable table = read_csv(file_of(sample_results(1), "results.csv"));
   names.insert(table[0].begin(), table[0].end());
-  CHECK(names.size() > 50);
+  const Json circulating = Json::parse(file_of(sample_results(1), "results_flat.json"));
+  for (const auto& [name, value] : circulating.items()) names.insert(name);
+  for (const auto& [name, value] : circulating["prm_results"][0].items()) names.insert(name);
+  CHECK(names.size() > 60);
   for (const std::string& name : names) {
     INFO(name);
     CHECK(has(page, "`" + name + "`"));
