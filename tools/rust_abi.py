@@ -106,12 +106,10 @@ def rust_of(golden):
             name, value = lines[at - 1][len("constant "):].split(": ", 1)
             if name not in ("ENG_ABI_MINOR", "ENG_ABI_DRAFT_ID"):
                 out.append(constant_of(name, value))
-        elif head[0] in ("draft", "frozen") and "/" in head[1]:  # a frozen kind has no line
-            short = re.sub(r"^eng\.|/\d+$", "", head[1])
-            drafts.append("    (%s) => { \"%s\" };" % (short, "'%s' = '%s'\\n" % (head[1], head[2]) if head[0] == "draft" else ""))
-    out += ["", "/// What a description begins with: engine/plugin.h, \"Drafts\".", "#[macro_export]",
-            "macro_rules! eng_drafts {", "    () => { \"[drafts]\\n\" };", "}", "",
-            "/// The line in [drafts] of one kind; none of a frozen one.", "#[macro_export]", "macro_rules! eng_draft {", *drafts, "}", "",
+        elif head[0] == "draft" and head[2].startswith(head[1]):  # embed.h is for no plugin
+            drafts.append("    (%s) => { \"%s\" };" % (re.sub(r"^eng\.|/\d+$", "", head[1]), head[2]))
+    out += ["", "/// The id by which a description names a kind that is not frozen: engine/plugin.h, \"Drafts\".", "#[macro_export]",
+            "macro_rules! eng_draft {", *drafts, "}", "",
             "#[cfg(test)]", "mod layout {", "    use super::*;", "    macro_rules! check {",
             "        ($of:ident, $field:ident, $offset:expr, $size:expr) => {{",
             "            let whole = core::mem::MaybeUninit::<$of>::zeroed();",

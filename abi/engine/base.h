@@ -53,22 +53,9 @@ extern "C" {
 #define ENG_ABI_MAJOR 1
 #define ENG_ABI_MINOR 0
 /* The id of the headers that every plugin uses, for eng_plugin.draft_id. It stays as it is, because these headers are
- * frozen. A kind that is not has a draft beside its id, such as ENG_OPTIMIZER_DRAFT. That draft also covers the headers
- * that the kind's header includes, unless these are frozen. An engine uses of such a kind only what was built from
- * exactly the same draft: see "Drafts" in engine/plugin.h. */
+ * frozen. A kind that is not has an id with its draft, such as ENG_OPTIMIZER_DRAFT, for the description: see "Drafts" in
+ * engine/plugin.h. */
 #define ENG_ABI_DRAFT_ID "1.0"
-/* Drafts that ENG_DESCRIPTION writes for each kind: none until that kind's header is included. */
-#define ENG_DRAFT_MODEL_ ""
-#define ENG_DRAFT_OPTIMIZER_ ""
-#define ENG_DRAFT_DEVICE_ ""
-#define ENG_DRAFT_KERNELS_ ""
-#define ENG_DRAFT_OPS_ ""
-#define ENG_DRAFT_COMM_ ""
-#define ENG_DRAFT_PRECISION_ ""
-#define ENG_DRAFT_ZERO_ ""
-#define ENG_DRAFT_TIER_ ""
-#define ENG_DRAFT_OBSERVER_ ""
-#define ENG_DRAFT_JOB_ ""
 
 /* 1 if the struct behind the pointer `table` reaches to the end of `field`, by its struct_size; otherwise 0, and the
  * field must not be read. For tables (eng_build_api, eng_host) and for structs that the host passes (eng_update,

@@ -34,9 +34,7 @@ extern "C" {
 #endif
 
 #define ENG_COMM_KIND "eng.comm/1"
-#define ENG_COMM_DRAFT "comm-5" /* see engine/plugin.h */
-#undef ENG_DRAFT_COMM_
-#define ENG_DRAFT_COMM_ "'" ENG_COMM_KIND "' = '" ENG_COMM_DRAFT "'\n"
+#define ENG_COMM_DRAFT "eng.comm/1-draft5" /* for the description: see engine/plugin.h */
 
 /* eng_world.announced */
 #define ENG_WORLD_RANKS 1u /* rank and size are announced */

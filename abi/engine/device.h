@@ -43,9 +43,7 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-5" /* see engine/plugin.h */
-#undef ENG_DRAFT_DEVICE_
-#define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
+#define ENG_DEVICE_DRAFT "eng.device/1-draft5" /* for the description: see engine/plugin.h */
 
 /* eng_device_info.flags */
 #define ENG_DEVICE_HOST_MEMORY 1u /* its memory is the host's: the host may read and write every arena in place */

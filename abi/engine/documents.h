@@ -7,7 +7,7 @@
  * `jsonl` and `bytes` are its own. A plugin adds another:
  *
  *   [[provides]]
- *   kind = 'eng.documents/1'
+ *   kind = 'eng.documents/1-draft1'
  *   name = 'records'
  *   begins = ['5245434f52445331']     the first bytes of its files, in hexadecimal, at most 64 bytes each
  *   endings = ['.rec']                how their names end, in any letter case
@@ -24,10 +24,6 @@
  * Tokens are kept in files and used again. They are made anew when the text files, the options of the format, or the
  * plugin's file change. Options with resume = 'free' do not count, so they must not change a text.
  *
- * ENG_DESCRIPTION does not write the draft of this kind. The description begins with it:
- *
- *   ENG_DESCRIPTION(ENG_DRAFT_DOCUMENTS_ "[plugin]\n" ...)
- *
  * The second half of this header is for data sources that read by formats of other plugins.
  */
 #ifndef ENGINE_DOCUMENTS_H_
@@ -40,9 +36,7 @@ extern "C" {
 #endif
 
 #define ENG_DOCUMENTS_KIND "eng.documents/1"
-#define ENG_DOCUMENTS_DRAFT "documents-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_DOCUMENTS_
-#define ENG_DRAFT_DOCUMENTS_ "'" ENG_DOCUMENTS_KIND "' = '" ENG_DOCUMENTS_DRAFT "'\n"
+#define ENG_DOCUMENTS_DRAFT "eng.documents/1-draft1" /* for the description: see engine/plugin.h */
 
 #define ENG_TEXT_MORE 1u /* a flag of eng_documents_out.put: the document goes on in the next call */
 

@@ -28,9 +28,7 @@ extern "C" {
 #endif
 
 #define ENG_JOB_KIND "eng.job/1"
-#define ENG_JOB_DRAFT "job-2" /* see engine/plugin.h */
-#undef ENG_DRAFT_JOB_
-#define ENG_DRAFT_JOB_ "'" ENG_JOB_KIND "' = '" ENG_JOB_DRAFT "'\n"
+#define ENG_JOB_DRAFT "eng.job/1-draft2" /* for the description: see engine/plugin.h */
 
 /* eng_job_info.flags: the job calls position_losses. The plan then has a program for the logits and room for them: (B, T,
  * vocabulary) f32. */

@@ -22,9 +22,7 @@ extern "C" {
 #endif
 
 #define ENG_KERNELS_KIND "eng.kernels/1"
-#define ENG_KERNELS_DRAFT "kernels-5" /* see engine/plugin.h */
-#undef ENG_DRAFT_KERNELS_
-#define ENG_DRAFT_KERNELS_ "'" ENG_KERNELS_KIND "' = '" ENG_KERNELS_DRAFT "'\n"
+#define ENG_KERNELS_DRAFT "eng.kernels/1-draft5" /* for the description: see engine/plugin.h */
 
 /* One use of an op: types, shapes, attributes. An absent optional input has dtype 0.
  *   Owner: host.  Valid: during the call it was passed to.  since 1.0 */

@@ -9,10 +9,6 @@
  * A loss acts while a program is built, and does nothing while a step runs. Training and evaluation call it; text is
  * generated without it. Its ops are those of the model's last block: they are differentiated, recomputed and distributed
  * like all others. Every rank calls it: equal calls must get equal answers.
- *
- * ENG_DESCRIPTION does not write the draft of this kind. The description begins with it:
- *
- *   ENG_DESCRIPTION(ENG_DRAFT_LOSS_ "[plugin]\n" ...)
  */
 #ifndef ENGINE_LOSS_H_
 #define ENGINE_LOSS_H_
@@ -24,9 +20,7 @@ extern "C" {
 #endif
 
 #define ENG_LOSS_KIND "eng.loss/1"
-#define ENG_LOSS_DRAFT "loss-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_LOSS_
-#define ENG_DRAFT_LOSS_ "'" ENG_LOSS_KIND "' = '" ENG_LOSS_DRAFT "'\n"
+#define ENG_LOSS_DRAFT "eng.loss/1-draft1" /* for the description: see engine/plugin.h */
 
 typedef struct eng_loss {
   uint32_t struct_size;

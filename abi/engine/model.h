@@ -22,9 +22,7 @@ extern "C" {
 #endif
 
 #define ENG_MODEL_KIND "eng.model/1"
-#define ENG_MODEL_DRAFT "model-3" /* see engine/plugin.h */
-#undef ENG_DRAFT_MODEL_
-#define ENG_DRAFT_MODEL_ "'" ENG_MODEL_KIND "' = '" ENG_MODEL_DRAFT "'\n"
+#define ENG_MODEL_DRAFT "eng.model/1-draft3" /* for the description: see engine/plugin.h */
 
 /* Filled by eng_model.describe. The host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_model_info {

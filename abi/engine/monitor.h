@@ -4,10 +4,6 @@
  *
  * A monitor has the name of the device whose gauges it reads: `[device] plugin = "NAME"` finds both. It is a kind of its
  * own because no result depends on it: a run without one has no gauges, and everything else is the same.
- *
- * ENG_DESCRIPTION does not write the draft of this kind. The description begins with it:
- *
- *   ENG_DESCRIPTION(ENG_DRAFT_MONITOR_ "[plugin]\n" ...)
  */
 #ifndef ENGINE_MONITOR_H_
 #define ENGINE_MONITOR_H_
@@ -19,9 +15,7 @@ extern "C" {
 #endif
 
 #define ENG_MONITOR_KIND "eng.monitor/1"
-#define ENG_MONITOR_DRAFT "monitor-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_MONITOR_
-#define ENG_DRAFT_MONITOR_ "'" ENG_MONITOR_KIND "' = '" ENG_MONITOR_DRAFT "'\n"
+#define ENG_MONITOR_DRAFT "eng.monitor/1-draft1" /* for the description: see engine/plugin.h */
 
 /* One reading. The host sets struct_size and makes every number unknown; the monitor overwrites what it knows.
  *   Owner: host.  Valid: during read.  since 1.0 */

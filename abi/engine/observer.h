@@ -23,9 +23,7 @@ extern "C" {
 #endif
 
 #define ENG_OBSERVER_KIND "eng.observer/1"
-#define ENG_OBSERVER_DRAFT "observer-2" /* see engine/plugin.h */
-#undef ENG_DRAFT_OBSERVER_
-#define ENG_DRAFT_OBSERVER_ "'" ENG_OBSERVER_KIND "' = '" ENG_OBSERVER_DRAFT "'\n"
+#define ENG_OBSERVER_DRAFT "eng.observer/1-draft2" /* for the description: see engine/plugin.h */
 
 /* Kinds of sites. Gradients, updates and parameters are those of a part of a block's parameters, laid out flat as
  * eng_site.ranges says, with zeros between them; of a gradient or parameter that is distributed over ranks, this rank's

@@ -20,9 +20,7 @@ extern "C" {
 #endif
 
 #define ENG_OPS_KIND "eng.ops/1"
-#define ENG_OPS_DRAFT "ops-7" /* see engine/plugin.h */
-#undef ENG_DRAFT_OPS_
-#define ENG_DRAFT_OPS_ "'" ENG_OPS_KIND "' = '" ENG_OPS_DRAFT "'\n"
+#define ENG_OPS_DRAFT "eng.ops/1-draft7" /* for the description: see engine/plugin.h */
 
 /* An op as it was emitted: its id, inputs (0: absent) and outputs.
  *   Owner: host.  Valid: until eng_op.grad returns.  Frozen.  since 1.0 */

@@ -30,9 +30,7 @@ extern "C" {
 #endif
 
 #define ENG_OPTIMIZER_KIND "eng.optimizer/1"
-#define ENG_OPTIMIZER_DRAFT "optimizer-6" /* see engine/plugin.h */
-#undef ENG_DRAFT_OPTIMIZER_
-#define ENG_DRAFT_OPTIMIZER_ "'" ENG_OPTIMIZER_KIND "' = '" ENG_OPTIMIZER_DRAFT "'\n"
+#define ENG_OPTIMIZER_DRAFT "eng.optimizer/1-draft6" /* for the description: see engine/plugin.h */
 
 /* A parameter as an optimizer sees it. `options` are those of `create` as they hold for this parameter: keys that the
  * schema marks per_group (engine/plugin.h) have the value of the parameter's group in the configuration.

@@ -11,23 +11,25 @@
  *
  * Drafts
  * Some headers are frozen: their comments say so. A file that provides only kinds of frozen headers states no draft, and
- * loads in every later engine. Each other kind changes independently. A plugin states in its description the draft from
- * which it was built, ENG_MODEL_DRAFT of model.h for example, for each such kind that it provides. If it is not the
- * engine's, the engine refuses this kind and uses the other kinds of the file.
- * ENG_DESCRIPTION writes these lines for every kind whose header was included before it. In a language other than C or
- * C++, or if you write the section yourself, begin the description with them. Take the ids from the headers that you
- * followed. A plugin with an optimizer begins with:
- *   [drafts]
- *   'eng.optimizer/1' = 'optimizer-6'
- * A kind that somebody else defined (reverse DNS) has no line in [drafts].
+ * loads in every later engine. Each other kind changes independently, and the id of its draft is in its header:
+ * ENG_OPTIMIZER_DRAFT of optimizer.h is "eng.optimizer/1-draft6". It also covers the headers that this header includes,
+ * unless these are frozen. The description names the kind by this id, and so says from which draft the plugin was built:
+ *   kind = 'eng.optimizer/1-draft6'
+ * In C and C++, write the constant there instead, so that the text follows the headers:
+ *   "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
+ * If it is not the engine's draft, the engine refuses this kind and uses the other kinds of the file. The draft before its
+ * own it accepts, with a warning, where only ends of tables have been added since. Everywhere else a kind has its id
+ * without a draft: get_interface is asked for "eng.optimizer/1". A kind that somebody else defined (reverse DNS) has no
+ * draft here.
  *
  * The description
- *   [drafts]         as above
+ *   [drafts]         'eng.optimizer/1' = 'optimizer-6': the draft of a kind whose id below has none, as plugins wrote it
+ *                 before 1.0
  *   [plugin]         id (reverse DNS, or eng.*), name, version, license (SPDX), summary,
  *                 uses = ["org.example.scan/1", ...]: ops of other plugins that this one emits, init ops included. A run
  *                 that uses this file also uses the files that bring them, wherever plugins are searched; it is an
  *                 error if there is none. Ops of engine/ops.h need not be listed.
- *   [[provides]]     kind = "eng.optimizer/1", name = "lion", summary; of a format also begins, endings
+ *   [[provides]]     kind = "eng.optimizer/1-draft6", name = "lion", summary; of a format also begins, endings
  *                 (engine/documents.h)
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
  *                 choices, help, required = true; for an optimizer per_group = true: [[optimizer.groups]] may give some
@@ -37,6 +39,14 @@
  *                 names = "KIND": beside `choices`, the value may be the name of anything of that kind, whose options
  *                 are then keys of the same section. The source `text` names a format so (engine/documents.h).
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size by which people know it
+ *   [provides.fit]   order = 20: `engine plan --fit` may choose it (number formats, strategies, tiers, optimizers). What
+ *                 gives up least has the lowest order and is tried first. A strategy with order = 0 saves no memory.
+ *                 effect = "gradients in 8 bits": which numbers differ from those of a run without it. Without the key,
+ *                 no number does, or those of a number format. An optimizer must have it.
+ *                 same_as = ["zero1", ...] (strategies): it is not tried in place of these, whose plans are equal
+ *                 discrete = true (tiers): only beside a device with memory of its own. A tier with a required option is
+ *                 tried where the configuration gives that.
+ *                 instead_of = ["adamw", ...] (optimizers): it may take the place of these where nothing fits
  *
  * For a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots if it lies inside
  * others:
@@ -131,13 +141,9 @@ typedef struct eng_plugin {
 #define ENG_SECTION_
 #endif
 
-#define ENG_DRAFTS_                                                                                      \
-  "[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DEVICE_ ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ \
-      ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_OBSERVER_ ENG_DRAFT_JOB_
-
-/* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
- * the headers of all kinds that the description lists before you use it. `text` begins with a table: [plugin]. */
-#define ENG_DESCRIPTION(text) ENG_SECTION_ static const char eng_description[] = ENG_DRAFTS_ text;
+/* Puts the description into the section, and defines `eng_description` for describe(). `text` begins with a table:
+ * [plugin]. */
+#define ENG_DESCRIPTION(text) ENG_SECTION_ static const char eng_description[] = text;
 
 /* The one exported symbol. A pure function without side effects. Called before `start`.  Call: [any]  since 1.0 */
 #ifdef __cplusplus

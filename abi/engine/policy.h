@@ -19,13 +19,9 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "precision-8" /* see engine/plugin.h */
-#undef ENG_DRAFT_PRECISION_
-#define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
+#define ENG_PRECISION_DRAFT "eng.precision/1-draft8" /* for the description: see engine/plugin.h */
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "zero-7"    /* see engine/plugin.h */
-#undef ENG_DRAFT_ZERO_
-#define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
+#define ENG_ZERO_DRAFT "eng.zero/1-draft7" /* for the description: see engine/plugin.h */
 
 /* Roles of a state. */
 #define ENG_ROLE_WEIGHT 1 /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */

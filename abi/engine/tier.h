@@ -22,9 +22,7 @@ extern "C" {
 #endif
 
 #define ENG_TIER_KIND "eng.tier/1"
-#define ENG_TIER_DRAFT "tier-2" /* see engine/plugin.h */
-#undef ENG_DRAFT_TIER_
-#define ENG_DRAFT_TIER_ "'" ENG_TIER_KIND "' = '" ENG_TIER_DRAFT "'\n"
+#define ENG_TIER_DRAFT "eng.tier/1-draft2" /* for the description: see engine/plugin.h */
 
 /* eng_tier_info.flags */
 #define ENG_TIER_HOST_MEMORY 1u /* the host, and kernels on the host, read and write the arena at its address */

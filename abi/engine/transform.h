@@ -13,10 +13,6 @@
  *
  * A transform acts while a program is built, and does nothing while a step runs. Every program (training, evaluation,
  * generation) and every rank calls it: equal calls must get equal answers.
- *
- * ENG_DESCRIPTION does not write the draft of this kind. The description begins with it:
- *
- *   ENG_DESCRIPTION(ENG_DRAFT_TRANSFORM_ "[plugin]\n" ...)
  */
 #ifndef ENGINE_TRANSFORM_H_
 #define ENGINE_TRANSFORM_H_
@@ -28,9 +24,7 @@ extern "C" {
 #endif
 
 #define ENG_TRANSFORM_KIND "eng.transform/1"
-#define ENG_TRANSFORM_DRAFT "transform-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_TRANSFORM_
-#define ENG_DRAFT_TRANSFORM_ "'" ENG_TRANSFORM_KIND "' = '" ENG_TRANSFORM_DRAFT "'\n"
+#define ENG_TRANSFORM_DRAFT "eng.transform/1-draft1" /* for the description: see engine/plugin.h */
 
 /* A parameter of the model. The host gives a list of these, so the struct never grows.
  *   Owner: host.  Valid: during the call.  since 1.0 */

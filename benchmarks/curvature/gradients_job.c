@@ -16,7 +16,7 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'gradients, for a measurement'\n"
     "[[provides]]\n"
-    "kind = 'eng.job/1'\n"
+    "kind = '" ENG_JOB_DRAFT "'\n"
     "name = 'gradients'\n"
     "summary = 'gradients'\n"
     "[provides.options]\n"

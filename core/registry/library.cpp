@@ -162,10 +162,11 @@ Library& load(const Candidate& candidate, const std::string& pin, const std::str
     }
     if (const std::string did = before.restore(); !did.empty())
       log_line(&library->host, ENG_LOG_WARNING, did.data(), did.size());
-    for (const Provided& one : d.provides)
-      if (const std::string why = one.refused.empty() ? "" : fmt::format("'{}' is not used: {}", one.name, one.refused);
-          !why.empty())
-        log_line(&library->host, ENG_LOG_WARNING, why.data(), why.size());
+    for (const Provided& one : d.provides) {
+      const std::string why = one.refused.empty() ? fmt::format("'{}': {}", one.name, one.old)
+                                                  : fmt::format("'{}' is not used: {}", one.name, one.refused);
+      if (!one.refused.empty() || !one.old.empty()) log_line(&library->host, ENG_LOG_WARNING, why.data(), why.size());
+    }
   }
   if (library->failure) throw *library->failure;
   return *library;

@@ -55,7 +55,10 @@ struct Provided {
   std::string summary;
   PluginSchema schema;
   std::string refused = {};  // why the engine cannot use it; "" if it can
+  std::string draft = {};    // "eng.optimizer/1-draft6", of which it was built; "" if it states none
+  std::string old = {};      // says that this is the draft before the engine's, which is accepted; "" if it is not
   Preset facts = {};         // what its description says besides: `least_arch`, `devices`, `fallback`
+  std::optional<Preset> fit = {};  // [provides.fit]
 };
 
 // The description in section .eng_plugin.

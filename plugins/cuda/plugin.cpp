@@ -5,7 +5,6 @@
 #include "monitor.hpp"
 
 ENG_DESCRIPTION(
-    ENG_DRAFT_MONITOR_
     "[plugin]\n"
     "id = 'eng.cuda'\n"
     "name = 'cuda'\n"
@@ -13,7 +12,7 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'NVIDIA GPUs, by CUDA 13'\n"
     "[[provides]]\n"
-    "kind = 'eng.device/1'\n"
+    "kind = '" ENG_DEVICE_DRAFT "'\n"
     "name = 'cuda'\n"
     "summary = 'One NVIDIA GPU for each rank'\n"
     "[provides.options.workspace]\n"
@@ -51,11 +50,11 @@ ENG_DESCRIPTION(
     "default = false\n"
     "help = 'wait for each launch, so that an error is told with its op; slow'\n"
     "[[provides]]\n"
-    "kind = 'eng.monitor/1'\n"
+    "kind = '" ENG_MONITOR_DRAFT "'\n"
     "name = 'cuda'\n"
     "summary = 'What NVML measures of a GPU'\n"
     "[[provides]]\n"
-    "kind = 'eng.kernels/1'\n"
+    "kind = '" ENG_KERNELS_DRAFT "'\n"
     "name = 'cuda'\n"
     "summary = 'The standard ops on GPUs'\n")
 

@@ -14,20 +14,20 @@ license = 'Apache-2.0'
 summary = 'diagonal Hessian, activation sparsity, a partition of the weights and their response to noise'
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'curvature'
 summary = 'random directions, noise, running moments and counts'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 
 [[provides]]
-kind = 'eng.job/1'
+kind = ')" ENG_JOB_DRAFT R"('
 name = 'curvature'
 devices = ['cpu', 'reference']
 summary = 'diagonal Hessian, activation sparsity, classes of weights, their response to noise, an embedding'

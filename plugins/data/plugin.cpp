@@ -34,11 +34,11 @@
   "default = false\n"                                                                                                  \
   "help = \"\"\"Put whole documents into samples, side by side: none sees another one, and each counts its positions " \
   "from 0. A document that is "                                                                                        \
-  "longer than sequence_length is cut. validation then holds whole documents out. For models that read segments: "     \
-  "llama, opt, mamba.\"\"\"\n"                                                                                         \
+  "longer than sequence_length is cut. validation then holds whole documents out. For models that read "               \
+  "segments.\"\"\"\n"                                                                                                  \
   "\n"
 
-ENG_DESCRIPTION(ENG_DRAFT_DOCUMENTS_ R"toml([plugin]
+ENG_DESCRIPTION(R"toml([plugin]
 id = 'eng.data'
 name = 'data'
 version = '0.1.0'
@@ -212,17 +212,17 @@ name = 'sentencepiece'
 summary = 'tokenizer.model, read by the sentencepiece library'
 
 [[provides]]
-kind = 'eng.documents/1'
+kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('
 name = 'text'
 summary = 'Each file is one document'
 
 [[provides]]
-kind = 'eng.documents/1'
+kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('
 name = 'jsonl'
 summary = 'JSON Lines: a field of each line is a document'
 
 [[provides]]
-kind = 'eng.documents/1'
+kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('
 name = 'bytes'
 summary = 'The bytes of each file, whatever they are, are one document'
 )toml")

@@ -15,7 +15,7 @@ license = 'Apache-2.0'
 summary = 'LLaMA 1, 2 and 3 language models'
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'llama'
 summary = 'decoder with rotary embedding, grouped-query attention, RMS norm and a gated feed-forward layer'
 
@@ -185,7 +185,7 @@ rope_high_freq_factor = 4.0
 rope_original_max_position_embeddings = 8192
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'qwen2'
 summary = 'Qwen2 and Qwen2.5: as llama, with biases on q, k and v'
 

@@ -7,7 +7,7 @@
 #include "pairs.hpp"
 
 // clang-format off
-ENG_DESCRIPTION(ENG_DRAFT_LOSS_ R"([plugin]
+ENG_DESCRIPTION(R"([plugin]
 id = 'eng.preference'
 name = 'Preferences'
 version = '0.1.0'
@@ -15,7 +15,7 @@ license = 'Apache-2.0'
 summary = 'losses of pairs of answers'
 
 [[provides]]
-kind = 'eng.loss/1'
+kind = ')" ENG_LOSS_DRAFT R"('
 name = 'preference'
 summary = 'of two answers, the first is preferred: DPO, IPO, SimPO, ORPO'
 
@@ -28,15 +28,15 @@ average = { type = 'bool', default = false, help = 'dpo, ipo: means over the tok
 nll = { type = 'float', min = 0, help = 'weight of the mean negative log-probability of the preferred answer; 1 for orpo and 0 for the others if absent' }
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'preference'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 )")
 // clang-format on

@@ -15,22 +15,22 @@ license = 'Apache-2.0'
 summary = 'Mamba-1 language models and their ops, the selective scan and the causal convolution'
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'mamba'
 summary = 'selective_scan and causal_conv1d, with their gradients'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 summary = 'f32, vectorised over channels, on all threads of the device'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 summary = 'plain loops, f32 and f64'
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'mamba'
 summary = 'selective state spaces: no attention, time and memory linear in the length'
 

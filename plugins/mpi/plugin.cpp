@@ -11,7 +11,7 @@ license = 'Apache-2.0'
 summary = 'Many ranks, joined by Open MPI'
 
 [[provides]]
-kind = 'eng.comm/1'
+kind = ')toml" ENG_COMM_DRAFT R"toml('
 name = 'mpi'
 summary = 'The ranks that one mpirun or srun started; moves host memory'
 
@@ -23,7 +23,7 @@ max = '2047MiB'
 help = 'Largest message; longer transfers are split into several'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')toml" ENG_KERNELS_DRAFT R"toml('
 name = 'mpi'
 summary = 'all_gather, all_to_all and broadcast of any dtype; reduce_scatter and all_reduce of f32 and f64, summed by MPI'
 )toml")

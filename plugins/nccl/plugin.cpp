@@ -13,7 +13,7 @@ license = 'Apache-2.0'
 summary = 'Many ranks with one GPU each, joined by NCCL'
 
 [[provides]]
-kind = 'eng.comm/1'
+kind = ')toml" ENG_COMM_DRAFT R"toml('
 name = 'nccl'
 summary = 'The ranks that any launcher started; moves memory of GPUs. Not yet run on a GPU'
 
@@ -30,7 +30,7 @@ max = 65535
 help = 'the port there; MASTER_PORT comes first, where it is set'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')toml" ENG_KERNELS_DRAFT R"toml('
 name = 'nccl'
 summary = 'all_gather, all_to_all and broadcast of any dtype; reduce_scatter and all_reduce of floats, summed by NCCL'
 )toml")

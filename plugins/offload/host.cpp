@@ -154,9 +154,10 @@ license = "Apache-2.0"
 summary = "States in ordinary memory of the host"
 
 [[provides]]
-kind = "eng.tier/1"
+kind = ")" ENG_TIER_DRAFT R"("
 name = "host"
 summary = "memory of the host, of exactly the planned size, resident from the start"
+fit = { order = 10, discrete = true }
 )")
 
 const char* describe_plugin() {

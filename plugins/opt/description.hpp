@@ -14,7 +14,7 @@ license = 'Apache-2.0'
 summary = 'OPT language models'
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'opt'
 summary = 'decoder with learned positions, layer norm before or after each sublayer, biases and a plain feed-forward layer'
 

@@ -14,7 +14,7 @@ license = 'Apache-2.0'
 summary = 'AdamW and stochastic gradient descent'
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'adamw'
 summary = 'Adam with decoupled weight decay (Loshchilov and Hutter 2019)'
 
@@ -25,7 +25,7 @@ eps = { type = 'float', default = 1e-8, min = 0.0, max = 1.0, help = 'added to t
 weight_decay = { type = 'float', default = 0.1, min = 0.0, max = 10.0, per_group = true, help = 'decoupled from the gradient; norms and biases are not decayed' }
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'sgd'
 summary = 'stochastic gradient descent with momentum'
 

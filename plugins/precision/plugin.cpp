@@ -13,34 +13,38 @@ license = 'Apache-2.0'
 summary = 'dtypes of weights, gradients and activations'
 
 [[provides]]
-kind = 'eng.precision/1'
+kind = ')" ENG_PRECISION_DRAFT R"('
 name = 'fp32'
 summary = 'single precision everywhere'
+fit = { order = 10 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
 
 [[provides]]
-kind = 'eng.precision/1'
+kind = ')" ENG_PRECISION_DRAFT R"('
 name = 'bf16'
 summary = 'bf16 weights, activations and gradients between ranks; f32 masters and summed gradients'
+fit = { order = 20 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
 
 [[provides]]
-kind = 'eng.precision/1'
+kind = ')" ENG_PRECISION_DRAFT R"('
 name = 'bf16_sr'
 summary = 'as bf16 without masters: weights and optimizer states in bf16, rounded at random (stochastic rounding)'
+fit = { order = 30 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
 gradients = { type = 'string', default = 'f32', choices = ['f32', 'bf16'], help = 'the type of summed gradients; with bf16, micro-batches are added in bf16' }
 
 [[provides]]
-kind = 'eng.precision/1'
+kind = ')" ENG_PRECISION_DRAFT R"('
 name = 'fp16'
 summary = 'as bf16 with IEEE half precision, and a loss scale'
+fit = { order = 40 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }

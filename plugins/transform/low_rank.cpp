@@ -7,7 +7,7 @@
 #include "engine/transform.h"
 
 // clang-format off
-ENG_DESCRIPTION(ENG_DRAFT_TRANSFORM_ R"([plugin]
+ENG_DESCRIPTION(R"([plugin]
 id = 'eng.low_rank'
 name = 'Low-rank adaptation'
 version = '0.1.0'
@@ -15,7 +15,7 @@ license = 'Apache-2.0'
 summary = 'a trained low-rank path beside linear maps'
 
 [[provides]]
-kind = 'eng.transform/1'
+kind = ')" ENG_TRANSFORM_DRAFT R"('
 name = 'low_rank'
 summary = 'adds a trained low-rank path to the linear maps of targets (LoRA)'
 

@@ -5,12 +5,12 @@
 #include "strategy.hpp"
 
 // clang-format off
-#define ZERO_STRATEGY(name, summary) \
+#define ZERO_STRATEGY(name, summary, fit) \
   "\n" \
   "[[provides]]\n" \
-  "kind = '" ENG_ZERO_KIND "'\n" \
+  "kind = '" ENG_ZERO_DRAFT "'\n" \
   "name = '" name "'\n" \
-  "summary = '" summary "'\n" \
+  "summary = '" summary "'\n" fit \
   "\n" \
   "[provides.options.fast]\n" \
   "type = 'bool'\n" \
@@ -24,12 +24,15 @@ ENG_DESCRIPTION(
   "version = '0.1.0'\n"
   "license = 'Apache-2.0'\n"
   "summary = 'strategies of many ranks: the states of which each rank keeps a part'\n"
-  ZERO_STRATEGY("none", "replicated data parallel: every rank has all weights, masters and optimizer state")
+  ZERO_STRATEGY("none", "replicated data parallel: every rank has all weights, masters and optimizer state",
+    "fit = { order = 0 }\n")
   ZERO_STRATEGY("zero1",
-    "each rank keeps a part of the masters, optimizer state and summed gradients; the same program as zero2")
+    "each rank keeps a part of the masters, optimizer state and summed gradients; the same program as zero2", "")
   ZERO_STRATEGY("zero2",
-    "each rank keeps a part of the masters, optimizer state and summed gradients; zero1 is the same program")
-  ZERO_STRATEGY("zero3", "each rank keeps a part of everything, weights too; weights are gathered for each use"))
+    "each rank keeps a part of the masters, optimizer state and summed gradients; zero1 is the same program",
+    "fit = { order = 20, same_as = ['zero1'] }\n")
+  ZERO_STRATEGY("zero3", "each rank keeps a part of everything, weights too; weights are gathered for each use",
+    "fit = { order = 30 }\n"))
 // clang-format on
 
 namespace {

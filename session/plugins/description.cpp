@@ -15,6 +15,7 @@
 #include "engine/optimizer.h"
 #include "engine/policy.h"
 #include "engine/schedule.h"
+#include "engine/tier.h"
 #include "engine/tokenizer.h"
 #include "session/config/spelling.hpp"
 #include "session/config/toml.hpp"
@@ -131,50 +132,93 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
   return out;
 }
 
-// The kinds that this engine uses. `draft`: the one that it speaks; of a frozen kind, the last one, with the same
-// tables, which a file need not state.
+// The kinds that this engine uses, each with the id of the draft that it speaks. Of a frozen kind this is the last
+// draft, with the same tables, which a file need not state.
+enum class Accepts : uint8_t {
+  own,       // only this draft
+  previous,  // the one before it too, with a warning: tables have only grown at their ends, and required_bytes of
+             // core/registry/registry.hpp tells which bytes of a table the draft before had
+  frozen
+};
 struct KnownKind {
   const char *id, *draft;
-  bool frozen = false;
+  Accepts accepts = Accepts::own;
 };
 constexpr size_t most_begin_bytes = 64;
 constexpr KnownKind known_kinds[] = {
-    {ENG_MODEL_KIND, ENG_MODEL_DRAFT},         {ENG_OPTIMIZER_KIND, ENG_OPTIMIZER_DRAFT},
-    {ENG_DATA_KIND, "data-3", true},           {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
-    {ENG_TOKENIZER_KIND, "tokenizer-1", true}, {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
-    {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT},     {ENG_OPS_KIND, ENG_OPS_DRAFT},
-    {ENG_COMM_KIND, ENG_COMM_DRAFT},           {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
-    {ENG_ZERO_KIND, ENG_ZERO_DRAFT},           {ENG_TIER_KIND, ENG_TIER_DRAFT},
-    {ENG_SCHEDULE_KIND, "schedule-1", true},   {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
-    {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},     {ENG_JOB_KIND, ENG_JOB_DRAFT},
-    {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT}, {ENG_LOSS_KIND, ENG_LOSS_DRAFT},
+    {ENG_MODEL_KIND, ENG_MODEL_DRAFT, Accepts::previous},
+    {ENG_OPTIMIZER_KIND, ENG_OPTIMIZER_DRAFT, Accepts::previous},
+    {ENG_DATA_KIND, "eng.data/1-draft3", Accepts::frozen},
+    {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
+    {ENG_TOKENIZER_KIND, "eng.tokenizer/1-draft1", Accepts::frozen},
+    {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
+    {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT},
+    {ENG_OPS_KIND, ENG_OPS_DRAFT},  // an eng_op, which lies in a list, has grown
+    {ENG_COMM_KIND, ENG_COMM_DRAFT},
+    {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},  // `place` has lost a parameter
+    {ENG_ZERO_KIND, ENG_ZERO_DRAFT},            // as above
+    {ENG_TIER_KIND, ENG_TIER_DRAFT},
+    {ENG_SCHEDULE_KIND, "eng.schedule/1-draft1", Accepts::frozen},
+    {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT, Accepts::previous},
+    {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},
+    {ENG_JOB_KIND, ENG_JOB_DRAFT, Accepts::previous},
+    {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT},
+    {ENG_LOSS_KIND, ENG_LOSS_DRAFT},
 };
 
-// The reason why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not
-// checked, unless they are nearly one of the engine's.
-std::string refusal(const std::string& kind, const Preset& drafts) {
+constexpr std::string_view draft_mark = "-draft";
+
+// The kind and the number of "eng.optimizer/1-draft6"; no number, and the text as it is, if it states no draft.
+std::pair<std::string, std::string> split_draft(const std::string& id) {
+  const size_t slash = id.find('/'), mark = slash == id.npos ? id.npos : id.find(draft_mark, slash);
+  if (mark == id.npos || !id.starts_with("eng.")) return {id, ""};
+  const std::string number = id.substr(mark + draft_mark.size());
+  const bool good = !number.empty() && number.size() < 10 && number.find_first_not_of("0123456789") == number.npos;
+  return good ? std::pair(id.substr(0, mark), number) : std::pair(id, std::string());
+}
+
+// The id of a draft that [drafts] states: "eng.optimizer/1-draft6" of 'eng.optimizer/1' = 'optimizer-6'. What has
+// another form stays as it is, and is the draft of no engine.
+std::string id_of_draft(const std::string& kind, const std::string& stated) {
+  if (!kind.starts_with("eng.")) return stated;
+  const std::string before = kind.substr(4, kind.find('/') - 4) + "-";
+  return stated.starts_with(before) ? fmt::format("{}{}{}", kind, draft_mark, stated.substr(before.size())) : stated;
+}
+
+// Sets `refused` if this engine cannot use what was built from this draft, and `old` if it warns. Kinds outside "eng."
+// are not checked, unless they are nearly one of the engine's.
+void judge(Provided& one) {
   std::vector<std::string> all;
   for (const KnownKind& k : known_kinds) all.emplace_back(k.id);
-  const auto near = nearest(kind, all);
-  if (!kind.starts_with("eng.") && near.empty()) return "";
-  const auto* const known =
-      std::find_if(std::begin(known_kinds), std::end(known_kinds), [&](const KnownKind& k) { return kind == k.id; });
+  const auto near = nearest(one.kind, all);
+  if (!one.kind.starts_with("eng.") && near.empty()) return;
+  const auto* const known = std::find_if(std::begin(known_kinds), std::end(known_kinds),
+                                         [&](const KnownKind& k) { return one.kind == k.id; });
   if (known == std::end(known_kinds)) {
-    return fmt::format("this engine has no kind {}; {}", kind,
-                       near.empty() ? fmt::format("the kinds are {}", fmt::join(all, ", "))
-                                    : fmt::format("did you mean {}?", fmt::join(near, " or ")));
+    one.refused = fmt::format("this engine has no kind {}; {}", one.kind,
+                              near.empty() ? fmt::format("the kinds are {}", fmt::join(all, ", "))
+                                           : fmt::format("did you mean {}?", fmt::join(near, " or ")));
+    return;
   }
-  if (!drafts.count(kind)) {
-    if (known->frozen) return "";
-    return fmt::format(
-        "{}: the description does not say which draft of it the plugin was built from: include its header before "
-        "ENG_DESCRIPTION or, in a description written by hand, add [drafts] '{}' = '{}'",
-        kind, kind, known->draft);
+  const bool frozen = known->accepts == Accepts::frozen;
+  if (one.draft == known->draft || (frozen && one.draft.empty())) return;
+  if (one.draft.empty()) {
+    one.refused = fmt::format(
+        "{}: the description does not say which draft of it the plugin was built from: write kind = '{}', the "
+        "constant ENG_..._DRAFT of its header",
+        one.kind, known->draft);
+    return;
   }
-  const std::string theirs = text_in(drafts, kind);
-  if (theirs == known->draft) return "";
-  return fmt::format("{}: built from draft '{}' of it, this engine speaks {}draft '{}': rebuild the plugin", kind,
-                     theirs, known->frozen ? "1.0 and its last " : "", known->draft);
+  const auto number = [](const std::string& id) {
+    const std::string text = split_draft(id).second;
+    return text.empty() ? 0 : std::stol(text);
+  };
+  if (known->accepts == Accepts::previous && number(one.draft) > 0 && number(one.draft) + 1 == number(known->draft))
+    one.old = fmt::format("built from draft {}, which this engine still accepts: rebuild the plugin for {}", one.draft,
+                          known->draft);
+  else
+    one.refused = fmt::format("built from draft {}, this engine speaks {}{}: rebuild the plugin", one.draft,
+                              frozen ? fmt::format("{} and its last draft ", one.kind) : "", known->draft);
 }
 
 Preset read_drafts(const toml::table& root) {
@@ -201,18 +245,38 @@ const Schema& provided_keys() {
   return keys;
 }
 
+// [provides.fit]: `engine plan --fit` may choose it.
+Preset read_fit(const toml::node* node, const std::string& kind, const std::string& where) {
+  Option order{"order", Type::integer};
+  order.required = true, order.min = 0, order.max = 1e6;
+  const bool optimizer = kind == ENG_OPTIMIZER_KIND, tier = kind == ENG_TIER_KIND, zero = kind == ENG_ZERO_KIND;
+  need(optimizer || tier || zero || kind == ENG_PRECISION_KIND,
+       "{}: --fit chooses only number formats, strategies, tiers and optimizers", where);
+  Option instead{"instead_of", Type::strings};
+  instead.required = optimizer;
+  Schema keys = {order, text("effect", optimizer)};
+  if (optimizer) keys.push_back(instead);
+  if (zero) keys.push_back({"same_as", Type::strings});
+  if (tier) keys.push_back({"discrete", Type::boolean});
+  return read_table(node, keys, where);
+}
+
 Provided read_provided(const toml::node& node, size_t number, const Preset& drafts) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
   need(node.is_table(), "{} must be a table", where);
   // The draft is checked first: another draft may have keys that this engine does not know.
-  Provided out{(*node.as_table())["kind"].value_or(std::string()), {}, {}, {}};
-  out.refused = is_kind(out.kind) ? refusal(out.kind, drafts) : "";
+  Provided out{split_draft((*node.as_table())["kind"].value_or(std::string())).first, {}, {}, {}};
+  const std::string stated = (*node.as_table())["kind"].value_or(std::string());
+  out.draft = stated != out.kind       ? stated
+              : drafts.count(out.kind) ? id_of_draft(out.kind, text_in(drafts, out.kind))
+                                       : "";
+  if (is_kind(out.kind)) judge(out);
   if (!out.refused.empty()) {
     out.name = (*node.as_table())["name"].value_or(std::string());
     need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
     return out;
   }
-  out.facts = read_table(&node, provided_keys(), where, {"options", "presets", "pretrained"});
+  out.facts = read_table(&node, provided_keys(), where, {"options", "presets", "pretrained", "fit"});
   out.name = text_in(out.facts, "name"), out.summary = text_in(out.facts, "summary");
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
@@ -231,6 +295,7 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   for (const Option& option : out.schema.options)
     need(out.kind != ENG_TIER_KIND || option.key.starts_with(out.name + "_"),
          "{} option '{}': the name of a tier's option begins with that of the tier: {}_", where, option.key, out.name);
+  if (const toml::node* fit = table.get("fit")) out.fit = read_fit(fit, out.kind, where + " 'fit'");
   if (const toml::node* pretrained = table.get("pretrained"))
     out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
   Schema keys = out.schema.options;

@@ -91,7 +91,10 @@ std::string print_plugins(const Registry& registry, bool why) {
     if (!candidate.refused.empty()) continue;
     for (const std::string& note : candidate.shadowed) out += fmt::format("    {}\n", note);
     for (const Provided& one : candidate.description.provides)
-      if (!one.refused.empty()) out += fmt::format("    '{}' is not used: {}\n", one.name, one.refused);
+      if (!one.refused.empty())
+        out += fmt::format("    '{}' is not used: {}\n", one.name, one.refused);
+      else if (!one.old.empty())
+        out += fmt::format("    '{}': {}\n", one.name, one.old);
   }
   if (registry.candidates().empty()) out += "  none\n";
   return out;
@@ -191,7 +194,9 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
     if (!d.uses.empty()) out += fmt::format("  uses {}\n", fmt::join(d.uses, ", "));
     for (const Provided& one : d.provides) {
       if (!one.refused.empty() || (named && d.id != what && one.name != what)) continue;
-      out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);
+      out += fmt::format("\n{} '{}'{}\n", one.draft.empty() ? one.kind : one.draft, one.name,
+                         one.summary.empty() ? "" : ": " + one.summary);
+      if (!one.old.empty()) out += fmt::format("  {}\n", one.old);
       std::vector<Row> rows;
       for (const Option& option : one.schema.options)
         rows.push_back({option.key, describe(option), fallback(option), option.help});

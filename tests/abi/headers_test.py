@@ -104,7 +104,7 @@ class Golden(Case):
 
     def test_field_in_the_middle_of_a_draft(self):
         self.edit("policy.h", "  uint32_t flags; /* ENG_PARAM_FP32", "  uint64_t inserted;\n  uint32_t flags; /* ENG_PARAM_FP32")
-        self.refused("eng.precision/1 differs but its draft is still 'precision-", "struct eng_unit", "became '16 8 inserted: uint64_t'")
+        self.refused("eng.precision/1 differs but its draft is still 'eng.precision/1-draft", "struct eng_unit", "became '16 8 inserted: uint64_t'")
 
     def test_same_layout_other_parameter(self):
         self.edit("plugin.h", "(*start)(const eng_host *, eng_error *)", "(*start)(eng_host *, eng_error *)")

@@ -20,7 +20,7 @@ ENG_DESCRIPTION(
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
   "[[provides]]\n"
-  "kind = '" ENG_JOB_KIND "'\n"
+  "kind = '" ENG_JOB_DRAFT "'\n"
   "name = 'fixture'\n"
   "[provides.options.turns]\n"
   "type = 'int'\n"

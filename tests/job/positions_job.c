@@ -14,7 +14,7 @@
 /* clang-format off */
 ENG_DESCRIPTION(
   "[plugin]\nid = 'org.example.positions'\nname = 'Positions'\nversion = '1.0.0'\nlicense = 'Apache-2.0'\n"
-  "[[provides]]\nkind = '" ENG_JOB_KIND "'\nname = 'positions'\nsummary = 'losses of single positions'\n")
+  "[[provides]]\nkind = '" ENG_JOB_DRAFT "'\nname = 'positions'\nsummary = 'losses of single positions'\n")
 /* clang-format on */
 
 static eng_status create(const eng_options* options, void** self, eng_error* error) {

@@ -22,7 +22,7 @@ ENG_DESCRIPTION(
     "version = '1.0.0'\n"
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
-    "kind = 'eng.tier/1'\n"
+    "kind = '" ENG_TIER_DRAFT "'\n"
     "name = 'habits'\n")
 
 static int has(const char* habit) {

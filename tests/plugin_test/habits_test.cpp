@@ -50,6 +50,7 @@ TEST_CASE("what is wrong with a file is told without loading it, or where it is 
            {"wrong_draft", "built from ABI draft 'draft-0'"},
            {"root_draft", "built from ABI draft 'draft-0'"},
            {"kind_draft", "this engine has no kind eng.opz/1; did you mean eng.ops/1?"},
+           {"old_draft", "which this engine still accepts: rebuild the plugin"},
            {"describe_differs", "describe() differs from the section"},
            {"start_silent", "process, start: start: failed with status 14 and no text"},
            {"start_fails", "there is no such device"},

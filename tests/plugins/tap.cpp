@@ -23,7 +23,7 @@ ENG_DESCRIPTION(
     "version = '1.0.0'\n"
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
-    "kind = 'eng.observer/1'\n"
+    "kind = '" ENG_OBSERVER_DRAFT "'\n"
     "name = '" TEXT(TAP) "'\n")
 
 // Outside of an anonymous namespace: these are the symbols that clash.

@@ -21,12 +21,15 @@
 #if defined(FAULT_WRONG_DRAFT)
 ENG_SECTION_ static const char eng_description[] = "draft = 'draft-0'\n[plugin]\nid = '" FIXTURE_ID "'\n";
 #elif defined(FAULT_KIND_DRAFT)
-#undef ENG_DRAFT_OPTIMIZER_
-#define ENG_DRAFT_OPTIMIZER_ "'" ENG_OPTIMIZER_KIND "' = 'optimizer-0'\n"
 ENG_DESCRIPTION(
   "[plugin]\nid = '" FIXTURE_ID "'\nname = 'Fixture'\nversion = '1.2.3'\nlicense = 'Apache-2.0'\n"
-  "[[provides]]\nkind = '" ENG_OPTIMIZER_KIND "'\nname = 'lion'\n"
-  "[[provides]]\nkind = 'eng.opz/1'\nname = 'lion'\n"
+  "[[provides]]\nkind = 'eng.optimizer/1-draft1'\nname = 'lion'\n"
+  "[[provides]]\nkind = 'eng.opz/1-draft1'\nname = 'lion'\n"
+  "[[provides]]\nkind = '" COUNTER_KIND "'\nname = 'counter'\n")
+#elif defined(FAULT_OLD_DRAFT)
+ENG_DESCRIPTION(
+  "[plugin]\nid = '" FIXTURE_ID "'\nname = 'Fixture'\nversion = '1.2.3'\nlicense = 'Apache-2.0'\n"
+  "[[provides]]\nkind = 'eng.optimizer/1-draft" FAULT_OLD_DRAFT "'\nname = 'lion'\n"
   "[[provides]]\nkind = '" COUNTER_KIND "'\nname = 'counter'\n")
 #elif defined(FAULT_NO_SECTION)
 static const char eng_description[] = "";
@@ -41,7 +44,7 @@ ENG_DESCRIPTION(
   "license = 'Apache-2.0'\n"
   "summary = 'for the tests of the registry'\n"
   "[[provides]]\n"
-  "kind = '" ENG_OPTIMIZER_KIND "'\n"
+  "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
   "name = 'lion'\n"
   "summary = 'sign of the momentum'\n"
   "[provides.options.beta1]\n"

@@ -108,9 +108,28 @@ TEST_CASE("a kind of another draft is not used, the file's other kinds are") {
   CHECK(registry->table<counter>(COUNTER_KIND, "counter").starts() == 1);
   eng::set_plugin_log(nullptr);
   REQUIRE(said.size() == 2);
-  CHECK_THAT(said[0], Contains("'lion' is not used: eng.optimizer/1: built from draft 'optimizer-0' of it, this engine "
-                               "speaks draft '" ENG_OPTIMIZER_DRAFT "'"));
+  CHECK_THAT(
+      said[0],
+      Contains("'lion' is not used: built from draft eng.optimizer/1-draft1, this engine speaks " ENG_OPTIMIZER_DRAFT
+               ": rebuild the plugin"));
   CHECK_THAT(said[1], Contains("this engine has no kind eng.opz/1; did you mean eng.ops/1?"));
+}
+
+TEST_CASE("what was built from the draft before is used with a warning, where tables only grew") {
+  const Folder folder;
+  const fs::path file = folder.put("old_draft");
+  std::vector<std::string> said;
+  eng::set_plugin_log([&](const std::string&, int32_t level, const std::string& text) {
+    if (level == ENG_LOG_WARNING) said.push_back(text);
+  });
+  const auto registry = folder.scan();
+  CHECK(at(*registry, file).refused == "");
+  REQUIRE(registry->find("eng.optimizer/1", "lion"));
+  CHECK(registry->table<eng_optimizer>("eng.optimizer/1", "lion").create);
+  eng::set_plugin_log(nullptr);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Contains("'lion': built from draft eng.optimizer/1-draft") &&
+                          Contains("which this engine still accepts: rebuild the plugin for " ENG_OPTIMIZER_DRAFT));
 }
 
 TEST_CASE("what a plugin changes in the process is undone and reported") {

@@ -15,7 +15,7 @@ ENG_DESCRIPTION(
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
   "[[provides]]\n"
-  "kind = 'eng.optimizer/1'\n"
+  "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
   "name = 'throwing'\n")
 // clang-format on
 

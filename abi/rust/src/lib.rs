@@ -17,12 +17,12 @@ macro_rules! eng_text {
     };
 }
 
-/// Puts the drafts of the kinds and the description into the file, as ENG_DESCRIPTION of engine/plugin.h does, and
-/// defines the function `describe`: `eng_description!(data, ops; "[plugin]...")`. The kinds are those of `eng_draft!`.
+/// Puts the description into the file, as ENG_DESCRIPTION of engine/plugin.h does, and defines the function `describe`.
+/// The texts are joined: `eng_description!("[plugin]... kind = '", eng_draft!(optimizer), "'...")`.
 #[macro_export]
 macro_rules! eng_description {
-    ($($kind:ident),+; $text:literal) => {
-        const ENG_TEXT: &str = concat!($crate::eng_drafts!(), $($crate::eng_draft!($kind),)+ $text, "\0");
+    ($($text:expr),+ $(,)?) => {
+        const ENG_TEXT: &str = concat!($($text,)+ "\0");
         #[link_section = ".eng_plugin"]
         #[used]
         static ENG_DESCRIPTION: [u8; ENG_TEXT.len()] = $crate::bytes_of(ENG_TEXT);

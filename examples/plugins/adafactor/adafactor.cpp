@@ -28,7 +28,7 @@ license = 'Apache-2.0'
 summary = 'an optimizer whose second moments are factored'
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'adafactor'
 summary = 'second moments of matrices as one value per row and column (Shazeer and Stern 2018)'
 
@@ -39,11 +39,11 @@ threshold = { type = 'float', default = 1.0, above = 0, help = 'largest root mea
 weight_decay = { type = 'float', default = 0.0, min = 0, per_group = true, help = 'not for norms and biases' }
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'adafactor'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 )")
 

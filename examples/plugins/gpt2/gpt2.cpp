@@ -21,7 +21,7 @@ license = 'Apache-2.0'
 summary = 'GPT-2 language models'
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'gpt2'
 summary = 'decoder with learned positions, layer norms, biases and a plain feed-forward part'
 

@@ -23,7 +23,6 @@ enum { ignored = -100 };
 #define PAIRS_GRAD "org.example.preference.pairs_grad/1"
 
 ENG_DESCRIPTION(
-    ENG_DRAFT_LOSS_
     "[plugin]\n"
     "id = 'org.example.preference'\n"
     "name = 'Preference'\n"
@@ -31,7 +30,7 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'a loss of pairs of answers'\n"
     "[[provides]]\n"
-    "kind = 'eng.loss/1'\n"
+    "kind = '" ENG_LOSS_DRAFT "'\n"
     "name = 'pairs'\n"
     "summary = 'of two answers, the first is preferred: SimPO, or DPO with log-probabilities of a reference'\n"
     "[provides.options]\n"
@@ -39,13 +38,13 @@ ENG_DESCRIPTION(
     "margin = { type = 'float', default = 0.0, min = 0, help = 'by how much the preferred answer must be ahead' }\n"
     "reference = { type = 'bool', default = false, help = 'subtract the field reference_logprobs of the batch' }\n"
     "[[provides]]\n"
-    "kind = 'eng.ops/1'\n"
+    "kind = '" ENG_OPS_DRAFT "'\n"
     "name = 'pairs'\n"
     "[[provides]]\n"
-    "kind = 'eng.kernels/1'\n"
+    "kind = '" ENG_KERNELS_DRAFT "'\n"
     "name = 'cpu'\n"
     "[[provides]]\n"
-    "kind = 'eng.kernels/1'\n"
+    "kind = '" ENG_KERNELS_DRAFT "'\n"
     "name = 'reference'\n")
 
 static eng_status fail(eng_error* error, eng_status status, const char* text) {

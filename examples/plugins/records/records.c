@@ -16,7 +16,6 @@
 #define BEGIN "RECORDS1"
 
 ENG_DESCRIPTION(
-    ENG_DRAFT_DOCUMENTS_
     "[plugin]\n"
     "id = 'org.example.records'\n"
     "name = 'Records'\n"
@@ -24,7 +23,7 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'an example of a format'\n"
     "[[provides]]\n"
-    "kind = 'eng.documents/1'\n"
+    "kind = '" ENG_DOCUMENTS_DRAFT "'\n"
     "name = 'records'\n"
     "summary = 'texts with scores'\n"
     "begins = ['5245434f52445331']\n"

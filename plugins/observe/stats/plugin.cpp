@@ -11,20 +11,20 @@ license = 'Apache-2.0'
 summary = 'norms and largest magnitudes per block'
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'stats'
 summary = 'sum of squares and largest magnitude'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 
 [[provides]]
-kind = 'eng.observer/1'
+kind = ')" ENG_OBSERVER_DRAFT R"('
 name = 'stats'
 summary = 'norms and largest magnitudes of gradients, activations and updates, per block'
 

@@ -105,9 +105,10 @@ license = "Apache-2.0"
 summary = "States in files on disks"
 
 [[provides]]
-kind = "eng.tier/1"
+kind = ")" ENG_TIER_DRAFT R"("
 name = "nvme"
 summary = "files without a name in offload.nvme_paths, striped, with a checksum of every 4096 bytes"
+fit = { order = 20 }
 
 [provides.options]
 nvme_paths = { type = "strings", required = true, help = "absolute folders on fast disks, one for each disk" }

@@ -13,22 +13,23 @@ license = 'Apache-2.0'
 summary = 'AdamW whose moments have one byte per element'
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'adamw8bit'
 summary = 'update'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'adamw8bit'
 summary = 'AdamW with moments of 8 bits in blocks of 256 elements (Dettmers et al. 2022)'
+fit = { order = 10, instead_of = ['adamw'], effect = 'optimizer states of 8 bits' }
 
 [provides.options]
 beta1 = { type = 'float', default = 0.9, min = 0.0, max = 0.9999999, help = 'decay of the mean of gradients' }

@@ -11,20 +11,20 @@ license = 'Apache-2.0'
 summary = 'orthogonal updates of matrices, AdamW for all other parameters'
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'muon'
 summary = 'momentum, normalize, apply'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'muon'
 summary = 'momentum made orthogonal by Newton-Schulz (Jordan et al. 2024) for matrices of the layers, AdamW elsewhere'
 

@@ -5,41 +5,41 @@
 #include <cmath>
 
 #include "engine/policy.h"
-#include "engine/tier.h"
 
 namespace eng {
 namespace {
 
-// The plugins that are tried, where they are installed. zero1 is left out: it is the program of zero2.
-const std::vector<std::string> formats = {"fp32", "bf16", "bf16_sr", "fp16"}, stages = {"none", "zero2", "zero3"};
 constexpr double shares[] = {0.75, 0.5, 0.25};
 // Offloads that save most for their traffic come first.
 const std::vector<std::vector<const char*>> offloads = {
     {"optimizer"}, {"optimizer", "gradients"}, {"optimizer", "gradients", "parameters"}};
 
-bool has(const std::vector<std::string>& list, const std::string& word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
+// A strategy that changes values on purpose has an effect, whether its description says so or not. One that cannot be
+// loaded is refused when it is planned.
+Offers strategies_of(const Config& config, Registry& registry) {
+  Offers out = offers(registry, ENG_ZERO_KIND, config.section("zero").string("plugin"));
+  for (Offer& one : out) try {
+      if (one.effect.empty() && registry.find(ENG_ZERO_KIND, one.name) &&
+          (registry.table<eng_axis>(ENG_ZERO_KIND, one.name).flags & ENG_AXIS_LOSSY))
+        one.effect = fmt::format("{} changes values that it moves", one.name);
+    } catch (const Error&) {
+    }
+  return out;
 }
 
-// `now` first, then the others that are installed.
-std::vector<std::string> choices(const std::string& now, const std::vector<std::string>& all, const Registry& registry,
-                                 const char* kind) {
-  const std::vector<std::string> installed = registry.names(kind);
-  std::vector<std::string> out = {now};
-  for (const std::string& name : all)
-    if (name != now && has(installed, name) && !(now == "zero1" && name == "zero2")) out.push_back(name);
-  return out;
+void append(std::string& text, const std::string& more) {
+  if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
 }
 
 }  // namespace
 
-Grid grid_of(const Config& config, const Registry& registry, const Target& target, uint32_t ranks) {
+Grid grid_of(const Config& config, Registry& registry, const Target& target, uint32_t ranks) {
   const Section &train = config.section("train"), &model = config.section("model"),
                 &recompute = config.section("recompute");
   Grid grid;
-  grid.formats = choices(config.section("precision").string("plugin"), formats, registry, ENG_PRECISION_KIND);
-  grid.stages = {config.section("zero").string("plugin")};
-  if (ranks > 1) grid.stages = choices(grid.stages[0], stages, registry, ENG_ZERO_KIND);
+  grid.formats = offers(registry, ENG_PRECISION_KIND, config.section("precision").string("plugin"));
+  grid.strategies = strategies_of(config, registry);
+  grid.stages = ranks > 1 ? grid.strategies : Offers{grid.strategies[0]};
   const bool given = std::any_of(recompute.settings().begin(), recompute.settings().end(),
                                  [](const auto& s) { return s.second.given; });
   const std::string policy = recompute.string("policy");
@@ -50,12 +50,9 @@ Grid grid_of(const Config& config, const Registry& registry, const Target& targe
   const bool free = std::none_of(offload.settings().begin(), offload.settings().end(), [](const auto& s) {
     return s.second.given && is_engine_key("offload", s.first);  // options of tiers say what there is
   });
-  const auto try_tier = [&](const char* tier, bool useful) {
-    if (free && useful && registry.find(ENG_TIER_KIND, tier))
+  for (const Offer& tier : free ? tiers_given(registry, offload) : Offers{})
+    if (!tier.discrete || !target.host_memory())
       for (const auto& keys : offloads) grid.offloads.push_back({tier, keys});
-  };
-  try_tier("host", !target.host_memory());
-  try_tier("nvme", offload.has("nvme_paths") && !offload.strings("nvme_paths").empty());
   grid.keeps = {{}};
   if (!by_policy || policy != "none") grid.keeps.push_back({Kind::none});
   for (const double share : shares) grid.keeps.push_back({Kind::budget, share});
@@ -81,10 +78,10 @@ Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint6
   const Edits how =
       keep.kind == Keep::Kind::budget ? recompute_edits(config, "budget", budget) : keep_edits(config, keep);
   out.insert(out.end(), how.begin(), how.end());
-  if (point.stage) out.push_back({"zero", "plugin", grid.stages[point.stage]});
+  if (point.stage) out.push_back({"zero", "plugin", grid.stages[point.stage].name});
   for (Edit& e : format_edits(grid, point.format)) out.push_back(std::move(e));
   const Tiered& home = grid.offloads[point.offload];
-  for (const char* key : home.keys) out.push_back({"offload", key, std::string(home.tier)});
+  for (const char* key : home.keys) out.push_back({"offload", key, home.tier.name});
   return out;
 }
 
@@ -97,11 +94,13 @@ Edits keep_edits(const Config& config, const Keep& keep) {
 }
 
 Edits format_edits(const Grid& grid, size_t format) {
-  return format ? Edits{{"precision", "plugin", grid.formats[format]}} : Edits{};
+  return format ? Edits{{"precision", "plugin", grid.formats[format].name}} : Edits{};
 }
 
 std::string format_effect(const Grid& grid, size_t format) {
-  return format ? fmt::format("number format {} instead of {}", grid.formats[format], grid.formats[0]) : "";
+  if (!format) return "";
+  const Offer &from = grid.formats[0], &to = grid.formats[format];
+  return to.effect.empty() ? fmt::format("number format {} instead of {}", to.name, from.name) : to.effect;
 }
 
 Effect effect_of(const Config& config, const Grid& grid, const Point& point) {
@@ -110,8 +109,10 @@ Effect effect_of(const Config& config, const Grid& grid, const Point& point) {
     text = "the same tokens per step, summed in another order";
   // With the library's own order of sums no strategy keeps the bits of another.
   if (point.stage && config.section("comm").string("reduce") == "fast")
-    text += fmt::format("{}sums over ranks in another order", text.empty() ? "" : "; ");
-  if (point.format) text += (text.empty() ? "" : "; ") + format_effect(grid, point.format);
+    append(text, "sums over ranks in another order");
+  append(text, effect_between(grid.stages[0], grid.stages[point.stage]));
+  append(text, grid.offloads[point.offload].tier.effect);
+  append(text, format_effect(grid, point.format));
   return {text.empty(), text.empty() ? "the same numbers" : text};
 }
 

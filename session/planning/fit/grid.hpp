@@ -4,6 +4,7 @@
 
 #include "session/cards/target.hpp"
 #include "session/planning/fit/edits.hpp"
+#include "session/planning/fit/offers.hpp"
 
 namespace eng {
 
@@ -16,21 +17,21 @@ struct Keep {
 
 // Keys of [offload] that get the tier.
 struct Tiered {
-  const char* tier = "none";
+  Offer tier;
   std::vector<const char*> keys;
 };
 
 struct Grid {
-  // The first of each list is what the configuration says. Plugins that are not installed are left out.
-  std::vector<std::string> formats, stages;
+  // The first of each list is what the configuration says.
+  Offers formats, stages;
   std::vector<Keep> keeps;
-  // States to put on a tier: on the host, beside a device with memory of its own; then on disks, if
-  // [offload] nvme_paths names them. They change no number.
+  Offers strategies;  // those of `stages` with several ranks, however many there are
+  // States to put on a tier.
   std::vector<Tiered> offloads;
   std::vector<int64_t> micro;  // sequences of a micro-batch, largest first: divisors of `rows`
   int64_t rows = 1;            // sequences of a step, of each rank
 };
-Grid grid_of(const Config& config, const Registry& registry, const Target& target, uint32_t ranks);
+Grid grid_of(const Config& config, Registry& registry, const Target& target, uint32_t ranks);
 
 // A place in the grid, by index; `micro` is the number of sequences.
 struct Point {

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/optimizer.h"
-#include "engine/policy.h"
-
 namespace eng {
 namespace {
 
@@ -72,9 +69,8 @@ class Remedies {
   }
 
   void small_states() {
-    if (config_.section("optimizer").string("plugin") == "adamw" &&
-        registry_.find(ENG_OPTIMIZER_KIND, "adamw8bit") != nullptr)
-      tell_least({here({"optimizer", "plugin", std::string("adamw8bit")}, "optimizer states of 8 bits")});
+    for (const Offer& one : replacements(registry_, config_.section("optimizer").string("plugin")))
+      tell_least({here({"optimizer", "plugin", one.name}, one.effect)});
   }
 
   void shorter() {
@@ -94,16 +90,23 @@ class Remedies {
   }
 
  private:
-  Measure here(Edit edit, const char* effect) const { return {{std::move(edit)}, world_, grid_.rows, effect}; }
+  Measure here(Edit edit, const std::string& effect) const { return {{std::move(edit)}, world_, grid_.rows, effect}; }
 
-  // The configuration's strategy, then the others that may be used with it: none without several ranks.
+  // The configuration's strategy, then the others that save memory: none without several ranks.
   std::vector<std::string> stages(const World& world) const {
-    std::vector<std::string> out = {config_.section("zero").string("plugin")};
-    for (const char* name : {"zero2", "zero3"})
-      if (world.size > 1 && name != out[0] && !(out[0] == "zero1" && std::string(name) == "zero2") &&
-          registry_.find(ENG_ZERO_KIND, name))
-        out.emplace_back(name);
+    std::vector<std::string> out = {grid_.strategies[0].name};
+    for (size_t k = 1; k < grid_.strategies.size(); ++k)
+      if (world.size > 1 && grid_.strategies[k].order > 0) out.push_back(grid_.strategies[k].name);
     return out;
+  }
+  // "; " and which numbers change by the edits' strategy.
+  std::string stage_effect(const Edits& edits) const {
+    for (const Edit& e : edits)
+      for (const Offer& one : grid_.strategies)
+        if (e.section == "zero" && e.value == Value(one.name))
+          if (const std::string effect = effect_between(grid_.strategies[0], one); !effect.empty())
+            return "; " + effect;
+    return "";
   }
   // The configuration's micro-batch, or what divides both it and the batch; and 1.
   std::vector<int64_t> micros(const Measure& measure) const {
@@ -173,7 +176,7 @@ class Remedies {
       const std::optional<size_t> at = least(measures, format, before, found);
       if (!at) continue;
       before = *at;
-      const std::string& effect = measures[*at].effect;
+      const std::string effect = measures[*at].effect + stage_effect(found->edits);
       found->effect = {false, format ? effect + "; " + format_effect(grid_, format) : effect};
       fit_.remedies.push_back(std::move(*found));
     }

@@ -6,8 +6,8 @@
 
 namespace eng {
 
-// Adds to `fit.remedies`: more ranks, 8-bit states, shorter sequences, fewer layers. Of each
-// the least change with which something fits in the configuration's number format; where another format needs a
+// Adds to `fit.remedies`: more ranks, an optimizer with smaller states, shorter sequences, fewer layers. Of each the
+// least change with which something fits in the configuration's number format; where another format needs a
 // smaller change, that too. With the change come the fewest other edits; of as few, those of the fastest step.
 void find_remedies(const Config& config, const Registry& registry, const World& world, Trial& trial, const Grid& grid,
                    Fit& fit);

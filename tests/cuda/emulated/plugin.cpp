@@ -68,11 +68,11 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'Kernels of the cuda device on the CPU, for tests'\n"
     "[[provides]]\n"
-    "kind = 'eng.device/1'\n"
+    "kind = '" ENG_DEVICE_DRAFT "'\n"
     "name = 'cuda'\n"
     "summary = 'emulated'\n"
     "[[provides]]\n"
-    "kind = 'eng.kernels/1'\n"
+    "kind = '" ENG_KERNELS_DRAFT "'\n"
     "name = 'cuda'\n"
     "summary = 'emulated'\n")
 

@@ -21,14 +21,14 @@ ENG_DESCRIPTION(
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
   "[[provides]]\n"
-  "kind = '" ENG_PRECISION_KIND "'\n"
+  "kind = '" ENG_PRECISION_DRAFT "'\n"
   "name = 'dither'\n"
   "summary = 'bf16 weights, rounded at a threshold that each update changes'\n"
   "[[provides]]\n"
-  "kind = '" ENG_OPS_KIND "'\n"
+  "kind = '" ENG_OPS_DRAFT "'\n"
   "name = 'dither'\n"
   "[[provides]]\n"
-  "kind = '" ENG_KERNELS_KIND "'\n"
+  "kind = '" ENG_KERNELS_DRAFT "'\n"
   "name = 'reference'\n")
 /* clang-format on */
 

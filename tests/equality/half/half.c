@@ -18,12 +18,13 @@ ENG_DESCRIPTION(
   "summary = 'weights and sums over ranks in 16 bits, all else in f32'\n"
   "\n"
   "[[provides]]\n"
-  "kind = '" ENG_PRECISION_KIND "'\n"
+  "kind = '" ENG_PRECISION_DRAFT "'\n"
   "name = 'half-bf16'\n"
   "summary = 'bf16'\n"
+  "fit = { order = 5, effect = 'weights in bf16' }\n"
   "\n"
   "[[provides]]\n"
-  "kind = '" ENG_PRECISION_KIND "'\n"
+  "kind = '" ENG_PRECISION_DRAFT "'\n"
   "name = 'half-f16'\n"
   "summary = 'f16'\n")
 /* clang-format on */

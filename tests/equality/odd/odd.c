@@ -24,7 +24,7 @@ ENG_DESCRIPTION(
   "summary = 'a model with parameters that are tied, unused, or without elements'\n"
   "\n"
   "[[provides]]\n"
-  "kind = '" ENG_MODEL_KIND "'\n"
+  "kind = '" ENG_MODEL_DRAFT "'\n"
   "name = 'odd'\n"
   "\n"
   "[provides.options]\n"

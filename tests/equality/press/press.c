@@ -194,7 +194,7 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'a tier of compressed host memory'\n"
     "[[provides]]\n"
-    "kind = 'eng.tier/1'\n"
+    "kind = '" ENG_TIER_DRAFT "'\n"
     "name = 'press'\n"
     "summary = 'host memory that keeps its bytes compressed'\n")
 

@@ -25,15 +25,15 @@ ENG_DESCRIPTION(
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
   "[[provides]]\n"
-  "kind = '" ENG_OPTIMIZER_KIND "'\n"
+  "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
   "name = 'rows'\n"
   "[provides.options]\n"
   "decay = { type = 'float', default = 0.9, min = 0.0, max = 1.0, per_group = true }\n"
   "[[provides]]\n"
-  "kind = '" ENG_OPS_KIND "'\n"
+  "kind = '" ENG_OPS_DRAFT "'\n"
   "name = 'rows'\n"
   "[[provides]]\n"
-  "kind = '" ENG_KERNELS_KIND "'\n"
+  "kind = '" ENG_KERNELS_DRAFT "'\n"
   "name = 'reference'\n")
 /* clang-format on */
 

@@ -34,7 +34,7 @@ ENG_DESCRIPTION(
   "fault = { type = 'string', default = '', help = 'what is done wrong' }\n"
   "\n"
   "[[provides]]\n"
-  "kind = '" ENG_MODEL_KIND "'\n"
+  "kind = '" ENG_MODEL_DRAFT "'\n"
   "name = 'scored'\n"
   "\n"
   "[provides.options]\n"

@@ -9,10 +9,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The drafts of two kinds.
-const std::string drafts = "[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_;
-const std::string head = drafts + "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'Apache-2.0'\n";
-const std::string lion = head + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n";
+const std::string head = "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'Apache-2.0'\n";
+const std::string lion = head + "[[provides]]\nkind = '" ENG_OPTIMIZER_DRAFT "'\nname = 'lion'\n";
 
 std::string refusal(const std::string& text) {
   eng::Description out;
@@ -68,7 +66,7 @@ mode = "x"
 
 TEST_CASE("a description lists the ops of other plugins that it uses") {
   eng::Description d;
-  const std::string rest = "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n";
+  const std::string rest = "[[provides]]\nkind = '" ENG_OPTIMIZER_DRAFT "'\nname = 'lion'\n";
   REQUIRE(eng::parse_description(head + "uses = ['org.example.scan.scan/1', 'eng.mamba.init_a_log/1']\n" + rest, d) ==
           "");
   CHECK(d.uses == std::vector<std::string>{"org.example.scan.scan/1", "eng.mamba.init_a_log/1"});
@@ -79,7 +77,7 @@ TEST_CASE("a description lists the ops of other plugins that it uses") {
 TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK(refusal(lion) == "");
   CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
-  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 12"));
+  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 9"));
   CHECK_THAT(refusal(std::string("[\0x]", 4)), Contains("description is not TOML: line 1, column 2"));
   CHECK_THAT(refusal("d\xc3\xa4 = 1"), Contains("a character outside ASCII"));
   CHECK(refusal(lion + "summary = 'd\xc3\xa4'  # \xc3\xa4\n") == "");
@@ -92,11 +90,12 @@ TEST_CASE("a description that is wrong is refused with the reason") {
              Contains("[plugin]: 'uses' has 'a scan', which is not the id of an op"));
   CHECK_THAT(refusal(head + "uses = [1]\n"), Contains("'uses'"));
   CHECK_THAT(refusal(lion + "speed = 1\n"), Contains("[[provides]] number 1: unknown key 'speed'"));
-  CHECK_THAT(refusal(lion + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n"), Contains("provided twice"));
+  CHECK_THAT(refusal(lion + "[[provides]]\nkind = '" ENG_OPTIMIZER_DRAFT "'\nname = 'lion'\n"),
+             Contains("provided twice"));
   CHECK(refusal(head + "[[provides]]\nkind = 'eng.later/2'\nname = 'a'") == "");  // of a later engine
   CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.later/2'\n"), Contains("is not a name"));
   CHECK_THAT(refusal(head + "[[provides]]\nkind = 'optimizer'\nname = 'a'"), Contains("not of the form"));
-  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.model/1'\nname = 'A b'"), Contains("is not a name"));
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = '" ENG_MODEL_DRAFT "'\nname = 'A b'"), Contains("is not a name"));
   CHECK(refusal(head + "[[provides]]\nkind = 'org.example.thing/12'\nname = 'a'") == "");
   std::string no_license = lion;
   no_license.replace(no_license.find("license"), 7, "licence");
@@ -112,23 +111,53 @@ TEST_CASE("a kind of another draft is refused by itself, with both drafts") {
     return out;
   };
   const std::string plugin = "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'MIT'\n";
-  const std::string both =
-      "[[provides]]\nkind = 'eng.model/1'\nname = 'm'\n[[provides]]\nkind = 'eng.optimizer/1'\nname = 'o'\n";
-  CHECK(kinds(drafts + plugin + both) == std::vector<std::string>{"", ""});
+  const auto both = [&](const std::string& model, const std::string& optimizer) {
+    return plugin + "[[provides]]\nkind = '" + model + "'\nname = 'm'\n[[provides]]\nkind = '" + optimizer +
+           "'\nname = 'o'\n";
+  };
+  CHECK(kinds(both(ENG_MODEL_DRAFT, ENG_OPTIMIZER_DRAFT)) == std::vector<std::string>{"", ""});
   // Keys of another draft are not this engine's to judge.
-  const std::string old =
-      "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ "'eng.optimizer/1' = 'optimizer-0'\n";
-  auto refused = kinds(old + plugin + both + "later = true\n");
+  auto refused = kinds(both(ENG_MODEL_DRAFT, "eng.optimizer/1-draft1") + "later = true\n");
   CHECK(refused[0] == "");
-  CHECK(refused[1] ==
-        "eng.optimizer/1: built from draft 'optimizer-0' of it, this engine speaks draft '" ENG_OPTIMIZER_DRAFT
-        "': rebuild the plugin");
-  // By hand, without the line.
-  refused = kinds("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_OPTIMIZER_ + plugin + both);
+  CHECK(refused[1] == "built from draft eng.optimizer/1-draft1, this engine speaks " ENG_OPTIMIZER_DRAFT
+                      ": rebuild the plugin");
+  // Without a draft.
+  refused = kinds(both("eng.model/1", ENG_OPTIMIZER_DRAFT));
   CHECK(refused[1] == "");
-  CHECK_THAT(refused[0], Contains("eng.model/1: the description does not say which draft") &&
-                             Contains("add [drafts] 'eng.model/1' = '" ENG_MODEL_DRAFT "'"));
-  CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n'eng.model/1' = 3\n"), Contains("must be a text"));
+  CHECK(refused[0] ==
+        "eng.model/1: the description does not say which draft of it the plugin was built from: write kind = "
+        "'" ENG_MODEL_DRAFT "', the constant ENG_..._DRAFT of its header");
+  CHECK_THAT(refusal(plugin + "[[provides]]\nkind = 'eng.model/1-draft'\nname = 'm'\n"), Contains("not of the form"));
+  CHECK_THAT(refusal(plugin + "[[provides]]\nkind = 'org.a/1-draft2'\nname = 'm'\n"), Contains("not of the form"));
+}
+
+TEST_CASE("a description from before 1.0 states its drafts in a table of their own") {
+  const auto read = [](const std::string& optimizer) {
+    eng::Description d;
+    REQUIRE(eng::parse_description("draft = 'draft-9'\n[drafts]\n'eng.optimizer/1' = '" + optimizer +
+                                       "'\n[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = "
+                                       "'MIT'\n[[provides]]\nkind = 'eng.optimizer/1'\nname = 'o'\n",
+                                   d) == "");
+    return d.provides[0];
+  };
+  const std::string id = ENG_OPTIMIZER_DRAFT, number = id.substr(id.find("-draft") + 6);
+  const eng::Provided now = read("optimizer-" + number);
+  CHECK(now.refused == "");
+  CHECK(now.old == "");
+  CHECK(now.kind == "eng.optimizer/1");
+  CHECK(now.draft == id);
+  // The draft before it has the same tables but for their ends.
+  const eng::Provided before = read("optimizer-" + std::to_string(std::stoi(number) - 1));
+  CHECK(before.refused == "");
+  CHECK_THAT(before.old, Contains("which this engine still accepts: rebuild the plugin for " ENG_OPTIMIZER_DRAFT));
+  CHECK(read("optimizer-0").refused ==
+        "built from draft eng.optimizer/1-draft0, this engine speaks " ENG_OPTIMIZER_DRAFT ": rebuild the plugin");
+  CHECK_THAT(read("lion").refused, Contains("built from draft lion, this engine speaks"));
+  CHECK_THAT(refusal("[drafts]\n'eng.model/1' = 3\n"), Contains("must be a text"));
+  // If tables changed, the draft before is refused with both ids.
+  eng::Description d;
+  REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.precision/1-draft6'\nname = 'p'\n", d) == "");
+  CHECK_THAT(d.provides[0].refused, Contains("built from draft eng.precision/1-draft6, this engine speaks eng."));
 }
 
 TEST_CASE("a frozen kind needs no draft; its last one is still read") {
@@ -141,9 +170,10 @@ TEST_CASE("a frozen kind needs no draft; its last one is still read") {
   CHECK(refused("") == "");
   CHECK(refused("[drafts]\n") == "");
   CHECK(refused("draft = 'draft-9'\n[drafts]\n'eng.data/1' = 'data-3'\n") == "");
-  CHECK(refused("[drafts]\n'eng.data/1' = 'data-2'\n") ==
-        "eng.data/1: built from draft 'data-2' of it, this engine speaks 1.0 and its last draft 'data-3': rebuild the "
-        "plugin");
+  CHECK(
+      refused("[drafts]\n'eng.data/1' = 'data-2'\n") ==
+      "built from draft eng.data/1-draft2, this engine speaks eng.data/1 and its last draft eng.data/1-draft3: rebuild "
+      "the plugin");
 }
 
 TEST_CASE("a kind that is none is told with the nearest one") {
@@ -182,7 +212,7 @@ TEST_CASE("an option that is wrong is refused with the reason") {
 }
 
 TEST_CASE("a description says how config.json maps to options") {
-  const std::string snake = head + "[[provides]]\nkind = 'eng.model/1'\nname = 'snake'\n";
+  const std::string snake = head + "[[provides]]\nkind = '" ENG_MODEL_DRAFT "'\nname = 'snake'\n";
   eng::Description d;
   REQUIRE(eng::parse_description(snake + R"(
 [provides.options]

@@ -72,7 +72,7 @@ TEST_CASE("the audit tells libraries, versions, segments and constructors") {
 TEST_CASE("the reader finds the description") {
   const eng::ElfFile elf = read(file("good"));
   REQUIRE(elf.problem == "");
-  CHECK_THAT(elf.description, Catch::Matchers::StartsWith("[drafts]\n") && Catch::Matchers::EndsWith("'counter'\n"));
+  CHECK_THAT(elf.description, Catch::Matchers::StartsWith("[plugin]\n") && Catch::Matchers::EndsWith("'counter'\n"));
 }
 
 TEST_CASE("a foreign file is refused") {

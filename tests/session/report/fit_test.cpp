@@ -72,7 +72,7 @@ std::vector<Whole> all_of(Words words, const std::string& device, uint32_t ranks
   eng::Trial trial(config, plugins());
   std::vector<Whole> out;
   for (size_t f = 0; f < grid.formats.size(); ++f) {
-    const eng::Edits format = f ? eng::Edits{{"precision", "plugin", grid.formats[f]}} : eng::Edits{};
+    const eng::Edits format = f ? eng::Edits{{"precision", "plugin", grid.formats[f].name}} : eng::Edits{};
     const uint64_t row = trial.row_bytes(format, world_of(ranks));
     for (size_t s = 0; s < grid.stages.size(); ++s)
       for (size_t k = 0; k < grid.keeps.size(); ++k)

@@ -7,10 +7,10 @@
 #include "engine/monitor.h"
 #include "engine/plugin.h"
 
-#define MONITOR(name) "[[provides]]\nkind = '" ENG_MONITOR_KIND "'\nname = '" name "'\n"
+#define MONITOR(name) "[[provides]]\nkind = '" ENG_MONITOR_DRAFT "'\nname = '" name "'\n"
 
 /* clang-format off */
-ENG_DESCRIPTION(ENG_DRAFT_MONITOR_
+ENG_DESCRIPTION(
   "[plugin]\nid = 'org.example.gauges'\nname = 'Gauges'\nversion = '1.0'\nlicense = 'Apache-2.0'\n"
   MONITOR("whole") MONITOR("part") MONITOR("mute") MONITOR("odd") MONITOR("fails") MONITOR("absent"))
 /* clang-format on */

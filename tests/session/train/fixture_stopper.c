@@ -14,7 +14,7 @@
 /* clang-format off */
 ENG_DESCRIPTION(
   "[plugin]\nid = 'org.example.stopper'\nname = 'Stopper'\nversion = '1.0'\nlicense = 'Apache-2.0'\n"
-  "[[provides]]\nkind = '" ENG_OBSERVER_KIND "'\nname = 'stopper'\nsummary = 'ends a run at a loss'\n"
+  "[[provides]]\nkind = '" ENG_OBSERVER_DRAFT "'\nname = 'stopper'\nsummary = 'ends a run at a loss'\n"
   "[provides.options]\n"
   "at_most = { type = 'float', default = 0.0, help = 'the run ends after a step whose loss is not above this' }\n"
   "save = { type = 'int', default = 0, help = 'a step after which a checkpoint is saved' }\n"

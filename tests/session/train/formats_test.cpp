@@ -14,13 +14,11 @@ using Names = std::vector<std::string>;
 namespace {
 
 std::string description(const std::string& formats) {
-  return "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_DOCUMENTS_
-         "[plugin]\nid = 'org.example.formats'\nname = 'formats'\nversion = '1'\nlicense = 'Apache-2.0'\n" +
-         formats;
+  return "[plugin]\nid = 'org.example.formats'\nname = 'formats'\nversion = '1'\nlicense = 'Apache-2.0'\n" + formats;
 }
 
 std::string format(const std::string& name, const std::string& keys) {
-  return "[[provides]]\nkind = 'eng.documents/1'\nname = '" + name + "'\n" + keys + "\n";
+  return "[[provides]]\nkind = '" ENG_DOCUMENTS_DRAFT "'\nname = '" + name + "'\n" + keys + "\n";
 }
 
 }  // namespace

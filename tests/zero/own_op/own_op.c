@@ -23,10 +23,10 @@
 #define USES
 #define OPS \
   "[[provides]]\n" \
-  "kind = '" ENG_OPS_KIND "'\n" \
+  "kind = '" ENG_OPS_DRAFT "'\n" \
   "name = 'sum'\n" \
   "[[provides]]\n" \
-  "kind = '" ENG_KERNELS_KIND "'\n" \
+  "kind = '" ENG_KERNELS_DRAFT "'\n" \
   "name = 'reference'\n"
 #endif
 ENG_DESCRIPTION(
@@ -37,7 +37,7 @@ ENG_DESCRIPTION(
   "license = 'Apache-2.0'\n"
   USES
   "[[provides]]\n"
-  "kind = '" ENG_ZERO_KIND "'\n"
+  "kind = '" ENG_ZERO_DRAFT "'\n"
   "name = 'own_op'\n"
   OPS)
 /* clang-format on */

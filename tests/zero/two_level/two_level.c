@@ -26,7 +26,7 @@ ENG_DESCRIPTION(
   "summary = 'everything in parts, gathered and reduced inside a node and between nodes'\n"
   "\n"
   "[[provides]]\n"
-  "kind = '" ENG_ZERO_KIND "'\n"
+  "kind = '" ENG_ZERO_DRAFT "'\n"
   "name = 'two_level'\n"
   "\n"
   "[provides.options.ranks_per_node]\n"

@@ -145,7 +145,8 @@ std::vector<Verdict> test_plugin(const Request& request) {
   if (!file.refused.empty()) return out;
   check_keys(request, file);
   for (const Provided& one : file.description.provides)
-    if (!one.refused.empty()) Sheet(of(one), here, request.seed).fail("its kind", one.refused);
+    if (!one.refused.empty() || !one.old.empty())
+      Sheet(of(one), here, request.seed).fail("its kind", one.refused.empty() ? one.old : one.refused);
 
   Limits limits;
   limits.seconds = std::min(60.0, request.seconds);

@@ -33,7 +33,7 @@ license = 'Apache-2.0'
 summary = 'a communicator'
 
 [[provides]]
-kind = 'eng.comm/1'
+kind = ')" ENG_COMM_DRAFT R"('
 name = 'my_thing'
 summary = 'sockets between the ranks of one machine'
 
@@ -41,7 +41,7 @@ summary = 'sockets between the ranks of one machine'
 port = { type = 'int', default = 29517, min = 1, max = 65535, help = 'another one for each run on a machine' }
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'my_thing'
 summary = 'the collectives'
 )")

@@ -19,7 +19,7 @@ license = 'Apache-2.0'
 summary = 'a device'
 
 [[provides]]
-kind = 'eng.device/1'
+kind = ')" ENG_DEVICE_DRAFT R"('
 name = 'my_thing'
 summary = 'memory of the host; sums of f32'
 fallback = 'cpu'
@@ -28,7 +28,7 @@ fallback = 'cpu'
 threads = { type = 'int', default = 0, min = 0, max = 1024, help = 'threads of what is left to the cpu; 0: all cores' }
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'my_thing'
 summary = 'eng.add/1 of f32'
 )")

@@ -26,7 +26,7 @@ license = 'Apache-2.0'
 summary = 'a job'
 
 [[provides]]
-kind = 'eng.job/1'
+kind = ')" ENG_JOB_DRAFT R"('
 name = 'my_thing'
 summary = 'the noise scale of gradients'
 

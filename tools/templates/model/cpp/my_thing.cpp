@@ -20,7 +20,7 @@ license = 'Apache-2.0'
 summary = 'a model'
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'my_thing'
 summary = 'causal attention without positions, and a gated feed-forward part'
 

@@ -19,7 +19,7 @@ license = 'Apache-2.0'
 summary = 'an observer'
 
 [[provides]]
-kind = 'eng.observer/1'
+kind = ')" ENG_OBSERVER_DRAFT R"('
 name = 'my_thing'
 summary = 'norms of updates, by block, and of the weights'
 

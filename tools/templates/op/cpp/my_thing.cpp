@@ -23,19 +23,19 @@ license = 'Apache-2.0'
 summary = 'an op with kernels, and a model that uses it'
 
 [[provides]]
-kind = 'eng.ops/1'
+kind = ')" ENG_OPS_DRAFT R"('
 name = 'my_thing'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'cpu'
 
 [[provides]]
-kind = 'eng.kernels/1'
+kind = ')" ENG_KERNELS_DRAFT R"('
 name = 'reference'
 
 [[provides]]
-kind = 'eng.model/1'
+kind = ')" ENG_MODEL_DRAFT R"('
 name = 'my_thing'
 summary = 'two linear maps with the op between them'
 

@@ -18,7 +18,7 @@ license = 'Apache-2.0'
 summary = 'an optimizer'
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'my_thing'
 summary = 'Adam with decoupled weight decay'
 

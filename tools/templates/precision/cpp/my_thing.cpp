@@ -17,7 +17,7 @@ license = 'Apache-2.0'
 summary = 'a precision policy'
 
 [[provides]]
-kind = 'eng.precision/1'
+kind = ')" ENG_PRECISION_DRAFT R"('
 name = 'my_thing'
 summary = 'weights in bf16; masters, states and activations in f32'
 

@@ -25,7 +25,7 @@ license = 'Apache-2.0'
 summary = 'a tier'
 
 [[provides]]
-kind = 'eng.tier/1'
+kind = ')" ENG_TIER_DRAFT R"('
 name = 'my_thing'
 summary = 'a file below )" FOLDER R"('
 )")

@@ -17,7 +17,7 @@ license = 'Apache-2.0'
 summary = 'a ZeRO strategy'
 
 [[provides]]
-kind = 'eng.zero/1'
+kind = ')" ENG_ZERO_DRAFT R"('
 name = 'my_thing'
 summary = 'each rank keeps a part of masters, states and gradients'
 

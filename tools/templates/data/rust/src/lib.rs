@@ -5,7 +5,7 @@ use std::os::raw::{c_char, c_void};
 
 use engine_abi::*;
 
-eng_description!(data; r#"
+eng_description!(r#"
 [plugin]
 id = 'org.example.my_thing'
 name = 'my_thing'

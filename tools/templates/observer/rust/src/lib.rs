@@ -7,7 +7,7 @@ use std::os::raw::{c_char, c_void};
 
 use engine_abi::*;
 
-eng_description!(observer; r#"
+eng_description!(r#"
 [plugin]
 id = 'org.example.my_thing'
 name = 'my_thing'
@@ -16,7 +16,7 @@ license = 'Apache-2.0'
 summary = 'an observer'
 
 [[provides]]
-kind = 'eng.observer/1'
+kind = '"#, eng_draft!(observer), r#"'
 name = 'my_thing'
 summary = 'norms of updates, by block, and of the weights'
 

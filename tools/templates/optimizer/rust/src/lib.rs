@@ -5,7 +5,7 @@ use std::os::raw::{c_char, c_void};
 
 use engine_abi::*;
 
-eng_description!(optimizer; r#"
+eng_description!(r#"
 [plugin]
 id = 'org.example.my_thing'
 name = 'my_thing'
@@ -14,7 +14,7 @@ license = 'Apache-2.0'
 summary = 'an optimizer'
 
 [[provides]]
-kind = 'eng.optimizer/1'
+kind = '"#, eng_draft!(optimizer), r#"'
 name = 'my_thing'
 summary = 'Adam with decoupled weight decay'
 
