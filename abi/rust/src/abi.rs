@@ -1862,6 +1862,7 @@ pub const ENG_OP_LOSS_SEED: &str = "eng.loss_seed/1";
 pub const ENG_OP_MATMUL: &str = "eng.matmul/1";
 pub const ENG_OP_MATMUL_RELU_GRAD: &str = "eng.matmul_relu_grad/1";
 pub const ENG_OP_OUTPUT: u32 = 65536;
+pub const ENG_OP_PACK: &str = "eng.pack/1";
 pub const ENG_OP_POSITIONS: &str = "eng.positions/1";
 pub const ENG_OP_POSITIONS_GRAD: &str = "eng.positions_grad/1";
 pub const ENG_OP_PUT_ROW: &str = "eng.put_row/1";
@@ -1879,7 +1880,13 @@ pub const ENG_OP_SPLIT: &str = "eng.split/1";
 pub const ENG_OP_SUM_ROWS: &str = "eng.sum_rows/1";
 pub const ENG_OP_SUM_SQUARES: &str = "eng.sum_squares/1";
 pub const ENG_OP_TRANSPOSE: &str = "eng.transpose/1";
+pub const ENG_OP_UNPACK: &str = "eng.unpack/1";
 pub const ENG_OUT_OF_RANGE: i32 = 11;
+pub const ENG_PACKED_BLOCK: i32 = 64;
+pub const ENG_PACKED_CHUNK: i32 = 4096;
+pub const ENG_PACKED_E4M3: i32 = 65;
+pub const ENG_PACKED_INT8: i32 = 64;
+pub const ENG_PACKED_NF4: i32 = 66;
 pub const ENG_PADDING_SEGMENT: i32 = -1;
 pub const ENG_PARAM_FP32: u32 = 2;
 pub const ENG_PARAM_FROZEN: u32 = 4;
@@ -1952,34 +1959,24 @@ pub const ENG_WORLD_RANKS: u32 = 1;
 pub const ENG_WRITE_ROUND: u32 = 1;
 pub const ENG_ZERO_KIND: &str = "eng.zero/1";
 
-/// What a description begins with: engine/plugin.h, "Drafts".
-#[macro_export]
-macro_rules! eng_drafts {
-    () => { "[drafts]\n" };
-}
-
-/// The line in [drafts] of one kind; none of a frozen one.
+/// The id by which a description names a kind that is not frozen: engine/plugin.h, "Drafts".
 #[macro_export]
 macro_rules! eng_draft {
-    (comm) => { "'eng.comm/1' = 'comm-5'\n" };
-    (data) => { "" };
-    (device) => { "'eng.device/1' = 'device-5'\n" };
-    (documents) => { "'eng.documents/1' = 'documents-1'\n" };
-    (embed) => { "'eng.embed/1' = 'embed-3'\n" };
-    (job) => { "'eng.job/1' = 'job-2'\n" };
-    (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
-    (loss) => { "'eng.loss/1' = 'loss-1'\n" };
-    (model) => { "'eng.model/1' = 'model-3'\n" };
-    (monitor) => { "'eng.monitor/1' = 'monitor-1'\n" };
-    (observer) => { "'eng.observer/1' = 'observer-2'\n" };
-    (ops) => { "'eng.ops/1' = 'ops-7'\n" };
-    (optimizer) => { "'eng.optimizer/1' = 'optimizer-6'\n" };
-    (precision) => { "'eng.precision/1' = 'precision-7'\n" };
-    (zero) => { "'eng.zero/1' = 'zero-6'\n" };
-    (schedule) => { "" };
-    (tier) => { "'eng.tier/1' = 'tier-2'\n" };
-    (tokenizer) => { "" };
-    (transform) => { "'eng.transform/1' = 'transform-1'\n" };
+    (comm) => { "eng.comm/1-draft5" };
+    (device) => { "eng.device/1-draft5" };
+    (documents) => { "eng.documents/1-draft1" };
+    (job) => { "eng.job/1-draft2" };
+    (kernels) => { "eng.kernels/1-draft5" };
+    (loss) => { "eng.loss/1-draft1" };
+    (model) => { "eng.model/1-draft3" };
+    (monitor) => { "eng.monitor/1-draft1" };
+    (observer) => { "eng.observer/1-draft2" };
+    (ops) => { "eng.ops/1-draft7" };
+    (optimizer) => { "eng.optimizer/1-draft6" };
+    (precision) => { "eng.precision/1-draft8" };
+    (zero) => { "eng.zero/1-draft7" };
+    (tier) => { "eng.tier/1-draft2" };
+    (transform) => { "eng.transform/1-draft1" };
 }
 
 #[cfg(test)]
