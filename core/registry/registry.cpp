@@ -74,18 +74,4 @@ std::vector<std::string> Registry::names(const std::string& kind) const {
   return {out.begin(), out.end()};
 }
 
-void Registry::pin(const std::vector<std::string>& hashes, const std::string& by, const std::string& help) {
-  for (std::string text : hashes) {
-    const std::string id = text.substr(0, text.find('='));
-    const auto named = [&](const Candidate& candidate) { return candidate.description.id == id; };
-    if (std::none_of(candidates_.begin(), candidates_.end(), named))
-      throw Error(Exit::usage, fmt::format("{}: there is no plugin with id '{}'", by, id));
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    const std::string hash = text.substr(std::min(id.size() + 1, text.size()));
-    if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
-      throw Error(Exit::usage, fmt::format("{}: '{}' is not ID=HASH with 64 hexadecimal digits", by, text));
-    pins_[id] = {hash, by, help};
-  }
-}
-
 }  // namespace eng

@@ -134,10 +134,12 @@ class Registry {
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
   std::string refused_file(const std::string& name) const;        // "PATH: why not; " of the file NAME.eng.so, or ""
-  // Pins plugins to a sha256 ("id=hex"): a file with another one is not loaded. The error then names `by`, and its help
-  // is `help`. Throws Error(Exit::usage) for an unknown id or a malformed hash.
-  void pin(const std::vector<std::string>& hashes, const std::string& by = "[plugins] sha256",
-           const std::string& help = "");
+  // Pins the plugin `id` to a sha256 in lowercase: a file with another one is not loaded. The error then names `by`,
+  // and its help is `help`.
+  struct Pin {
+    std::string hash, by, help;
+  };
+  void pin(const std::string& id, const Pin& to) { pins_[id] = to; }
 
   // Loads the plugin on first use; for `required` see copy_struct. Throws Error(Exit::environment) with the file and
   // the reason.
@@ -170,9 +172,6 @@ class Registry {
                   uint32_t required);
   std::vector<std::filesystem::path> places_;
   std::vector<Candidate> candidates_;
-  struct Pin {
-    std::string hash, by, help;
-  };
   std::map<std::string, Pin> pins_;  // by id
   std::vector<Loaded> loaded_;
 };

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "core/config/plugin_schema.hpp"
+#include "session/huggingface/pretrained.hpp"
 
 namespace eng {
 

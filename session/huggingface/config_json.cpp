@@ -9,6 +9,7 @@
 #include "session/config/problems.hpp"
 #include "session/file.hpp"
 #include "session/huggingface/config_keys.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/huggingface/recognise.hpp"
 
 namespace eng {
@@ -173,7 +174,7 @@ struct ConfigReader {
   // A window of attention that never bites: no query sees a key that is as many positions back. A plugin that ignores
   // sliding_window has it switched on by another key.
   void window(int64_t positions) {
-    const auto& ignore = plugin.pretrained.ignore;
+    const auto& ignore = pretrained_of(plugin).ignore;
     const bool never = std::count(ignore.begin(), ignore.end(), "sliding_window") > 0;
     const Json *given = at(json, "sliding_window"), *layers = at(json, "layer_types");
     const auto is = [](const Json& layer, const char* type) { return layer == Json(type); };
@@ -199,7 +200,7 @@ struct ConfigReader {
   }
 
   std::set<std::string> known_keys() const {
-    const Pretrained& p = plugin.pretrained;
+    const Pretrained& p = pretrained_of(plugin);
     std::set<std::string> known(p.ignore.begin(), p.ignore.end());
     for (const auto& entry : p.fixed) known.insert(entry.first);
     for (const Option& option : plugin.options) {
@@ -212,7 +213,7 @@ struct ConfigReader {
 
   void keys() {
     std::set<std::string> known = known_keys();
-    for (const auto& [path, text] : plugin.pretrained.write) {  // by an export
+    for (const auto& [path, text] : pretrained_of(plugin).write) {  // by an export
       if (known.count(path)) continue;
       if (!Json::parse(text).contains("product")) fixed(path, {text});
       known.insert(path);
@@ -239,7 +240,7 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
   const std::string type = named ? named->text() : "";
   Texts known;
   for (const std::string& name : plugins.names(ENG_MODEL_KIND)) {
-    const Pretrained& p = plugins.find(ENG_MODEL_KIND, name)->pretrained;
+    const Pretrained& p = pretrained_of(*plugins.find(ENG_MODEL_KIND, name));
     const bool recognised = type.empty() && !p.recognise.empty() &&
                             std::all_of(p.recognise.begin(), p.recognise.end(),
                                         [&](const std::string& path) { return at(json, path) != nullptr; });
@@ -294,7 +295,7 @@ ModelSource model_of_config_json(const Json& document, const fs::path& file, con
   const PluginSchema& plugin = *plugins.find(ENG_MODEL_KIND, name);
   out.settings["plugin"] = {name, file.string(), true};
   ConfigReader reader{json, plugin, twin, out};
-  const auto& known = plugin.pretrained.architectures;
+  const auto& known = pretrained_of(plugin).architectures;
   if (const Json* list = at(json, "architectures"); list && list->is_array() && !known.empty() && list->size() > 0)
     if (std::none_of(known.begin(), known.end(), [&](const std::string& a) { return (*list)[0] == a; }))
       reader.problems.push_back(
@@ -305,7 +306,7 @@ ModelSource model_of_config_json(const Json& document, const fs::path& file, con
     for (const char* key : twin->always_off) reader.fixed(key, {"false"});
   }
   for (const Option& option : plugin.options) reader.option(option);
-  for (const auto& [path, supported] : plugin.pretrained.fixed) reader.fixed(path, supported);
+  for (const auto& [path, supported] : pretrained_of(plugin).fixed) reader.fixed(path, supported);
   reader.keys();
   if (!reader.problems.empty())
     throw Error(Exit::usage,

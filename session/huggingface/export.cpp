@@ -15,6 +15,7 @@
 #include "session/file.hpp"
 #include "session/huggingface/arrangement.hpp"
 #include "session/huggingface/config_json.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/json.hpp"
 
 namespace eng {
@@ -178,7 +179,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
                         const fs::path& origin, const TokenizerSource& tokenizer, const fs::path& to, int32_t dtype,
                         uint64_t shard_bytes) {
   const Section& model = config.section("model");
-  if (plugin.pretrained.model_types.empty())
+  if (pretrained_of(plugin).model_types.empty())
     throw Error(Exit::usage,
                 fmt::format("plugin `{}` does not say how its config.json is written", model.string("plugin")),
                 "it needs [provides.pretrained] in its description");
@@ -191,7 +192,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   std::erase_if(exported, [](const ManifestTensor& t) { return !t.exported; });
   std::vector<TensorShape> shapes;
   for (const ManifestTensor& t : exported) shapes.push_back({t.name, t.shape});
-  const Arrangement arranged = arrange(shapes, plugin.pretrained, checkpoint.string());
+  const Arrangement arranged = arrange(shapes, pretrained_of(plugin), checkpoint.string());
   std::vector<Shard> shards = divide(arranged.files, dtype, shard_bytes);
   const fs::path target = fs::absolute(to).lexically_normal(),
                  name = target.has_filename() ? target : target.parent_path();
@@ -223,7 +224,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
       before["eos_token_id"] = tokenizer.eos < 0 ? Json() : Json(tokenizer.eos);
     }
     const char* type = dtype == ENG_F32 ? "float32" : dtype == ENG_BF16 ? "bfloat16" : "float16";
-    const Json json = write_config_json(model, plugin.options, plugin.pretrained, type, before);
+    const Json json = write_config_json(model, plugin.options, pretrained_of(plugin), type, before);
     write_text(temporary / "config.json", json.dump(2) + "\n");
     if (shards.size() > 1) write_text(temporary / "model.safetensors.index.json", index_text(shards));
     verify(temporary, shards, sums);

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "core/config/plugin_schema.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/checkpoint/safetensors.hpp"
 
 namespace eng {

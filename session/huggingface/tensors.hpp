@@ -2,7 +2,7 @@
 // The tensors of a Hugging Face directory: streamed, never completely in memory.
 #pragma once
 
-#include "core/config/plugin_schema.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 
 namespace eng {

@@ -8,6 +8,7 @@
 #include "core/rewrite/recompute.hpp"
 #include "session/job/shown.hpp"
 #include "session/planning/packed.hpp"
+#include "session/plugins/pins.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/live.hpp"
@@ -192,7 +193,7 @@ struct Asked {
 
 static void choose_target(Setup& s, const Asked& a) {
   if (a.use == Use::run) refuse_described(a.config);
-  a.registry.pin(a.section("plugins").strings("sha256"));
+  pin_plugins(a.registry, a.section("plugins").strings("sha256"));
   const Section& device = a.section("device");
   const std::optional<Card> card = described_card(a.config);
   if (has_kernels(a.config, card)) s.kernels = std::make_unique<Kernels>(a.registry, device.string("plugin"), device);

@@ -19,6 +19,7 @@
 #include "engine/tokenizer.h"
 #include "session/config/spelling.hpp"
 #include "session/config/toml.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/plugins/plugin_file.hpp"
 
 namespace eng {
@@ -297,7 +298,7 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
          "{} option '{}': the name of a tier's option begins with that of the tier: {}_", where, option.key, out.name);
   if (const toml::node* fit = table.get("fit")) out.fit = read_fit(fit, out.kind, where + " 'fit'");
   if (const toml::node* pretrained = table.get("pretrained"))
-    out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
+    out.schema.pretrained = std::make_shared<const Pretrained>(read_pretrained(*pretrained, where + " 'pretrained'"));
   Schema keys = out.schema.options;
   for (Option& option : keys) option.required = false;  // a preset need not set every option
   if (!find_option(keys, "called")) keys.push_back({"called"});

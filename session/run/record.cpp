@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "session/json.hpp"
+#include "session/plugins/pins.hpp"
 #include "session/run/run_dir.hpp"
 
 namespace eng {
@@ -55,7 +56,8 @@ void pin_recorded(Registry& registry, const RunRecord& record) {
       return own && c.refused.empty() && c.description.id == id;
     });
     if (there)
-      registry.pin({pin}, "the run's run.json", "give its folder with --plugin-path to use the file as it is now");
+      pin_plugins(registry, {pin}, "the run's run.json",
+                  "give its folder with --plugin-path to use the file as it is now");
   }
 }
 

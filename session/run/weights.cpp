@@ -10,6 +10,7 @@
 #include "session/file.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensors.hpp"
 #include "session/json.hpp"
@@ -243,7 +244,7 @@ fs::path reference_source(const Config& config) {
 }
 
 const Pretrained& pretrained_table(const Config& config, const Registry& registry) {
-  return registry.find(ENG_MODEL_KIND, config.section("model").string("plugin"))->schema.pretrained;
+  return pretrained_of(registry.find(ENG_MODEL_KIND, config.section("model").string("plugin"))->schema);
 }
 
 Weights weights_of(const fs::path& directory, const Config& config, const Registry& registry,

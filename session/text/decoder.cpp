@@ -6,6 +6,7 @@
 #include "core/plan/prefill.hpp"
 #include "engine/ops.h"
 #include "session/huggingface/chat.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "session/planning/fits.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/run/waiting.hpp"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "session/huggingface/pretrained.hpp"
 #include "session/plugins/plugin_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (one.kind.empty() || one.name.empty()) std::abort();
     for (const eng::Option& option : one.schema.options)
       if (option.key.empty()) std::abort();
-    for (const eng::Regroup& group : one.schema.pretrained.regroup)
+    for (const eng::Regroup& group : pretrained_of(one.schema).regroup)
       if ((group.files.size() == 1) == (group.model.size() == 1) || group.axis < 0) std::abort();
   }
   return 0;

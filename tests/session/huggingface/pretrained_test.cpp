@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "session/huggingface/config_json.hpp"
+#include "session/huggingface/pretrained.hpp"
 #include "tests/config/support.hpp"
 
 using namespace eng;
@@ -35,13 +36,14 @@ const PluginSchema& snake() {
     s.options[0].min = 1;
     s.options[0].json_multiple = "pad";
     s.options[2].json_none = "auto";
-    Pretrained& p = s.pretrained;
+    Pretrained p;
     p.model_types = {"snake", "viper"};
     p.architectures = {"SnakeForCausalLM"};
     p.recognise = {"ssm_cfg", "d_model"};
     p.fixed = {{"rms_norm", {"true"}}, {"attn_layer_idx", {"[]"}}, {"ssm_cfg.layer", {"\"Mamba1\"", "\"S6\""}}};
     p.write = {{"rms_norm", "true"}, {"nested.constant", "3"}, {"inner", R"({"product": ["eps", "width"]})"}};
     p.ignore = {"fused", "ssm_cfg.fast"};
+    s.pretrained = std::make_shared<const Pretrained>(p);
     return s;
   }();
   return made;
