@@ -2,9 +2,7 @@
 // The options that a plugin's description declares.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <string>
 
 #include "core/config/value.hpp"
 

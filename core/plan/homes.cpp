@@ -84,8 +84,7 @@ void Homes::make_homes(size_t u) {
   const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
   const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
   partial_.push_back(dtype(ENG_ROLE_PARTIAL));
-  const bool reference = (model_.params[unit(u).params[0]].flags & of_reference) != 0;
-  const Line line = reference ? Line::reference : Line::weights;
+  const Line line = model_.params[unit(u).params[0]].flags & of_reference ? Line::reference : Line::weights;
   this->weight.push_back(persistent("weight", line, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
   // Without training the weight is all there is, if whoever fills it may round it as the policy does.
@@ -94,7 +93,7 @@ void Homes::make_homes(size_t u) {
   if (!r_.train) return;
   if (frozen(u)) {
     this->grad.emplace_back();
-    for (uint32_t p : reference ? std::vector<uint32_t>() : unit(u).params) {
+    for (uint32_t p : line == Line::reference ? std::vector<uint32_t>() : unit(u).params) {
       const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
       plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
       for (size_t s = 0; s < rules().states().size(); ++s) plan_.frozen.states += bytes(state_of(s, p));

@@ -140,12 +140,10 @@ class Planner {
           attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
           const bool stored = plan_.in_storage(range.view);
           const uint32_t place = plan_.memory_of(plan_.buffer(range.view.buffer).arena);
-          const auto passing = [&](const eng_desc& d) {
-            return emit_.passing("initial values", Line::update, d, place);
-          };
-          const View at = stored ? passing(range.view.desc) : range.view;
+          const View at = stored ? emit_.passing("initial values", Line::update, range.view.desc, place) : range.view;
           const uint64_t rest = (chunk - range.count % chunk) % chunk;  // of the last chunk
-          const View made = home.packed ? passing(flat(ENG_F32, range.count + rest)) : at;
+          const eng_desc whole = flat(ENG_F32, range.count + rest);
+          const View made = home.packed ? emit_.passing("initial values", Line::update, whole, place) : at;
           emit_.action(op(parameter.init_op), {}, {slice(made, 0, range.count)}, std::move(attrs));
           if (home.packed) emit_.zero(slice(made, range.count, rest)), moves_.pack(homes_.unit_of(p), made, at);
           if (stored) emit_.copy(at, range.view);

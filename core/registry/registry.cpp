@@ -2,7 +2,6 @@
 #include "core/registry/registry.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "engine/kernel.h"

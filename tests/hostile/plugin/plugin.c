@@ -17,22 +17,22 @@ ENG_DESCRIPTION(
   "version = '1.0.0'\n"
   "license = 'Apache-2.0'\n"
   "summary = 'a plugin of every kind that does something wrong'\n"
-  WITH_FAULT(ENG_MODEL_KIND, "hostile")
+  WITH_FAULT(ENG_MODEL_DRAFT, "hostile")
   "vocab_size = { type = 'int', default = 256, help = 'token ids are below this' }\n"
-  PROVIDES(ENG_OPS_KIND, "hostile")
-  PROVIDES(ENG_KERNELS_KIND, "cpu")
-  WITH_FAULT(ENG_OPTIMIZER_KIND, "hostile")
-  WITH_FAULT(ENG_PRECISION_KIND, "hostile")
-  WITH_FAULT(ENG_ZERO_KIND, "hostile")
+  PROVIDES(ENG_OPS_DRAFT, "hostile")
+  PROVIDES(ENG_KERNELS_DRAFT, "cpu")
+  WITH_FAULT(ENG_OPTIMIZER_DRAFT, "hostile")
+  WITH_FAULT(ENG_PRECISION_DRAFT, "hostile")
+  WITH_FAULT(ENG_ZERO_DRAFT, "hostile")
   WITH_FAULT(ENG_DATA_KIND, "hostile")
   "tokenizer = { type = 'string', default = 'bytes', help = 'of the prompts' }\n"
   PROVIDES(ENG_TOKENIZER_KIND, "auto")
-  WITH_FAULT(ENG_DEVICE_KIND, "void")
-  PROVIDES(ENG_KERNELS_KIND, "void")
-  PROVIDES(ENG_TIER_KIND, "hostile")
+  WITH_FAULT(ENG_DEVICE_DRAFT, "void")
+  PROVIDES(ENG_KERNELS_DRAFT, "void")
+  PROVIDES(ENG_TIER_DRAFT, "hostile")
   WITH_FAULT(ENG_SCHEDULE_KIND, "hostile")
-  WITH_FAULT(ENG_COMM_KIND, "mirror")
-  PROVIDES(ENG_KERNELS_KIND, "mirror"))
+  WITH_FAULT(ENG_COMM_DRAFT, "mirror")
+  PROVIDES(ENG_KERNELS_DRAFT, "mirror"))
 /* clang-format on */
 
 static char fault[200] = "";
