@@ -48,6 +48,14 @@ Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+Fd open_regular(const fs::path& path, int flags) {
+  Fd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
+  struct stat info {};
+  if (fd < 0 || ::fstat(fd, &info) != 0) disk_error("open", path, errno);
+  if (!S_ISREG(info.st_mode)) throw Error(Exit::disk, path.string() + " is not a regular file", "remove it");
+  return fd;
+}
+
 FileWriter::FileWriter(fs::path path, uint64_t expected)
     : path_(std::move(path)),
       expected_(expected),
@@ -122,6 +130,18 @@ void write_text(const fs::path& path, std::string_view text) {
 void rename_durably(const fs::path& from, const fs::path& to) {
   if (file_calls().rename(from.c_str(), to.c_str()) != 0) disk_error("rename to", to, errno);
   sync_directory(to.has_parent_path() ? to.parent_path() : fs::path("."));
+}
+
+void write_atomic(const fs::path& path, std::string_view text) {
+  const fs::path temporary = path.string() + ".tmp";
+  try {
+    write_text(temporary, text);
+    rename_durably(temporary, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
 }
 
 void sync_directory(const fs::path& path) {

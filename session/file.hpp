@@ -40,6 +40,10 @@ class Fd {
   int fd_;
 };
 
+// Opens a file for `open(2)` with these flags, if it is a regular one. Neither follows a link nor waits for the other
+// end of a FIFO. Throws Error(Exit::disk).
+Fd open_regular(const std::filesystem::path& path, int flags);
+
 // Writes one new file from front to back.
 class FileWriter {
  public:
@@ -79,6 +83,9 @@ std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit ex
 void write_text(const std::filesystem::path& path, std::string_view text);
 // Renames, and flushes the directory of `to` to the disk. Throws Error(Exit::disk).
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+// Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
+// Throws Error(Exit::disk).
+void write_atomic(const std::filesystem::path& path, std::string_view text);
 // Flushes the entries of a directory to the disk. Throws Error(Exit::disk).
 void sync_directory(const std::filesystem::path& path);
 // Creates the directory and its parents. Throws Error(Exit::disk).

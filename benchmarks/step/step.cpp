@@ -27,7 +27,7 @@
 #include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
 #include "session/report/report.hpp"
-#include "session/report/trace_events.hpp"
+#include "session/train/trace_events.hpp"
 
 namespace {
 

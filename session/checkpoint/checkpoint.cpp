@@ -6,10 +6,10 @@
 #include <set>
 #include <sstream>
 
+#include "session/checkpoint/best.hpp"
 #include "session/checkpoint/convert.hpp"
 #include "session/dtypes.hpp"
 #include "session/json.hpp"
-#include "session/train/best.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

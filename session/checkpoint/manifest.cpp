@@ -141,17 +141,6 @@ std::string tensors_hash(const Manifest& manifest) {
 
 }  // namespace
 
-std::string Checksum::hex() const {
-  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
-
-std::string Checksum::of(const std::string& bytes) {
-  Checksum sum;
-  sum.add(bytes.data(), bytes.size());
-  return sum.hex();
-}
-
 std::string manifest_text(const Manifest& manifest) {
   Json head = to_json(manifest.point);
   head["format"] = kFormat;

@@ -2,30 +2,16 @@
 // manifest.json: what a checkpoint contains, where each element is stored, and checksums of all bytes.
 #pragma once
 
-#include <xxhash.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/range.hpp"
+#include "session/checksum.hpp"
 
 namespace eng {
-
-// Streaming xxh3-128, as 32 lower-case hexadecimal digits.
-class Checksum {
- public:
-  Checksum() { XXH3_128bits_reset(state_.get()); }
-  void add(const void* data, uint64_t bytes) { XXH3_128bits_update(state_.get(), data, size_t(bytes)); }
-  std::string hex() const;
-  static std::string of(const std::string& bytes);
-
- private:
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_{XXH3_createState(), XXH3_freeState};
-};
 
 // A logical tensor.
 struct TensorSpec {

@@ -8,8 +8,8 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
-#include "session/run/held_folder.hpp"
-#include "session/train/clock.hpp"
+#include "session/clock.hpp"
+#include "session/held_folder.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

@@ -3,11 +3,11 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/clock.hpp"
+#include "session/config/failure.hpp"
+#include "session/held_folder.hpp"
 #include "session/json.hpp"
 #include "session/ranks/common_error.hpp"
-#include "session/run/failure.hpp"
-#include "session/run/held_folder.hpp"
-#include "session/train/clock.hpp"
 
 namespace eng {
 namespace {

@@ -9,12 +9,9 @@
 
 #include "core/base/range.hpp"
 #include "session/checkpoint/manifest.hpp"
+#include "session/ranks/exchange.hpp"
 
 namespace eng {
-
-// Returns the texts of all ranks, by rank. All ranks call it, outside steps. Empty with one rank. Throws
-// Error(Exit::communication).
-using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct Peers {
   uint32_t rank = 0, size = 1;

@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
-#include "session/text/lines.hpp"
+#include "session/lines.hpp"
 
 namespace eng {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <optional>
 
+#include "session/config/failure.hpp"
 #include "session/embed/embedded.hpp"
-#include "session/run/failure.hpp"
 #include "session/version.hpp"
 
 struct eng_session {

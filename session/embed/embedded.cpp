@@ -5,14 +5,14 @@
 #include <fstream>
 #include <iterator>
 
+#include "session/config/failure.hpp"
+#include "session/data/formats.hpp"
 #include "session/embed/lent.hpp"
 #include "session/embed/turn.hpp"
+#include "session/model/activations.hpp"
 #include "session/planning/fits.hpp"
 #include "session/report/context.hpp"
-#include "session/run/failure.hpp"
-#include "session/train/activations.hpp"
 #include "session/train/epochs.hpp"
-#include "session/train/formats.hpp"
 
 namespace eng {
 namespace {

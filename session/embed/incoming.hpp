@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/embed.h"
-#include "session/train/data.hpp"
+#include "session/data/data.hpp"
 
 namespace eng {
 

@@ -2,8 +2,8 @@
 #include "session/job/facts.hpp"
 
 #include "session/json.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
-#include "session/report/bookkeeping.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/version.hpp"
 

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "session/job/passes.hpp"
-#include "session/job/shown.hpp"
+#include "session/planning/shown.hpp"
 
 namespace eng {
 

@@ -8,7 +8,7 @@
 
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
-#include "session/report/traffic.hpp"
+#include "session/planning/traffic.hpp"
 
 namespace eng {
 namespace {

@@ -8,10 +8,10 @@
 #include <cerrno>
 
 #include "core/base/error.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/fit/text.hpp"
 #include "session/ranks/ranks.hpp"
 #include "session/ranks/room.hpp"
-#include "session/report/bookkeeping.hpp"
 
 namespace eng {
 

@@ -8,9 +8,9 @@
 
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
+#include "session/data/data.hpp"
+#include "session/planning/peak.hpp"
 #include "session/planning/setup.hpp"
-#include "session/report/peak.hpp"
-#include "session/train/data.hpp"
 
 namespace eng {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "engine/ops.h"
-#include "session/report/plugins.hpp"
+#include "session/plugins/listing.hpp"
 
 namespace eng {
 namespace {

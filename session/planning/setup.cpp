@@ -6,18 +6,18 @@
 
 #include "core/plan/planner.hpp"
 #include "core/rewrite/recompute.hpp"
-#include "session/job/shown.hpp"
+#include "session/data/fields.hpp"
+#include "session/model/activations.hpp"
+#include "session/model/loss.hpp"
+#include "session/model/reference.hpp"
+#include "session/model/transforms.hpp"
+#include "session/planning/bookkeeping.hpp"
+#include "session/planning/live.hpp"
 #include "session/planning/packed.hpp"
+#include "session/planning/schedule.hpp"
+#include "session/planning/shown.hpp"
 #include "session/plugins/pins.hpp"
 #include "session/ranks/groups.hpp"
-#include "session/report/bookkeeping.hpp"
-#include "session/report/live.hpp"
-#include "session/train/activations.hpp"
-#include "session/train/fields.hpp"
-#include "session/train/loss.hpp"
-#include "session/train/reference.hpp"
-#include "session/train/schedule.hpp"
-#include "session/train/transforms.hpp"
 
 namespace eng {
 

@@ -8,8 +8,8 @@
 #include "session/cards/target.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/config/config.hpp"
+#include "session/model/observers.hpp"
 #include "session/planning/offload.hpp"
-#include "session/train/observers.hpp"
 
 namespace eng {
 

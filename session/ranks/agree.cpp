@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"
-#include "session/checkpoint/manifest.hpp"
+#include "session/checksum.hpp"
 #include "session/json.hpp"
 #include "session/ranks/common_error.hpp"
 

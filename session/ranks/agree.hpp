@@ -7,8 +7,8 @@
 
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
-#include "session/checkpoint/share.hpp"
 #include "session/config/config.hpp"
+#include "session/ranks/exchange.hpp"
 
 namespace eng {
 

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges a record of fixed size between all ranks, as bytes.
+// Exchanges between all ranks: texts, or records of fixed size as bytes.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "session/checkpoint/share.hpp"
 
 namespace eng {
+
+// Returns the texts of all ranks, by rank. All ranks call it, outside steps. Empty with one rank. Throws
+// Error(Exit::communication).
+using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
 
 // Returns the records of all ranks, by rank. All ranks call it with the same type. `what` names the record in messages:
 // "the agreement before a step". Throws Error(Exit::communication) if a rank sends another number of bytes.

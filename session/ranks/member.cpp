@@ -14,8 +14,9 @@
 #include "core/base/error.hpp"
 #include "session/json.hpp"
 #include "session/ranks/common_error.hpp"
-#include "session/run/run_dir.hpp"
-#include "session/run/signals.hpp"
+#include "session/ranks/log.hpp"
+#include "session/ranks/signals.hpp"
+#include "session/stamp.hpp"
 #include "session/version.hpp"
 
 namespace eng {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/execute/comm.hpp"
+#include "session/config/failure.hpp"
 #include "session/ranks/agree.hpp"
 #include "session/ranks/ranks.hpp"
-#include "session/run/failure.hpp"
 
 namespace eng {
 

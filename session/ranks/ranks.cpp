@@ -21,7 +21,7 @@
 #include "session/json.hpp"
 #include "session/ranks/common_error.hpp"
 #include "session/ranks/groups.hpp"
-#include "session/run/run_dir.hpp"
+#include "session/stamp.hpp"
 
 namespace eng {
 namespace {

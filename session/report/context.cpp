@@ -2,9 +2,9 @@
 #include "session/report/context.hpp"
 
 #include "core/rewrite/recompute.hpp"
+#include "session/model/reference.hpp"
+#include "session/model/transforms.hpp"
 #include "session/planning/fits.hpp"
-#include "session/train/reference.hpp"
-#include "session/train/transforms.hpp"
 
 namespace eng {
 

@@ -13,7 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "session/report/scalars.hpp"
-#include "session/run/run_dir.hpp"
+#include "session/stamp.hpp"
 
 namespace eng {
 namespace {

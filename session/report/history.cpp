@@ -10,8 +10,8 @@
 #include "core/base/error.hpp"
 #include "session/config/source.hpp"
 #include "session/file.hpp"
+#include "session/report/metrics.hpp"
 #include "session/report/scalars.hpp"
-#include "session/run/run_dir.hpp"
 
 namespace eng {
 namespace {
@@ -103,7 +103,7 @@ const Series* History::find(const std::string& name) const {
 
 History read_history(const fs::path& run) {
   std::error_code none;
-  if (!RunDir::is_run(run) && !fs::is_regular_file(run / "metrics.jsonl", none))
+  if (!fs::exists(run / "state.json", none) && !fs::is_regular_file(run / "metrics.jsonl", none))
     throw Error(Exit::usage, fmt::format("{} is not a run: it has neither state.json nor metrics.jsonl", run.string()),
                 "name a directory such as runs/NAME/20261120-132005-7f3a");
   if (fs::exists(run / "metrics.jsonl", none) && !fs::is_regular_file(run / "metrics.jsonl", none))

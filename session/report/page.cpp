@@ -13,7 +13,7 @@
 #include "session/page_text.hpp"
 #include "session/report/chart.hpp"
 #include "session/report/summary.hpp"
-#include "session/run/run_dir.hpp"
+#include "session/stamp.hpp"
 #include "session/version.hpp"
 
 namespace eng {

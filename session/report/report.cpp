@@ -12,18 +12,6 @@
 
 namespace eng {
 
-const char* to_string(Queue queue) {
-  static const char* names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
-  return names[static_cast<size_t>(queue)];
-}
-
-const char* to_string(Line line) {
-  static const char* names[] = {"weights", "reference",   "gradients", "optimizer", "constants", "batch",
-                                "step",    "activations", "workspace", "caches",    "leases",    "communication",
-                                "update",  "observers",   "job",       "sites"};
-  return names[static_cast<size_t>(line)];
-}
-
 namespace {
 
 std::string size(uint64_t n) {

@@ -6,9 +6,9 @@
 
 #include "core/rewrite/recompute.hpp"
 #include "session/planning/estimate.hpp"
-#include "session/report/live.hpp"
-#include "session/report/peak.hpp"
-#include "session/report/traffic.hpp"
+#include "session/planning/live.hpp"
+#include "session/planning/peak.hpp"
+#include "session/planning/traffic.hpp"
 
 namespace eng {
 
@@ -32,8 +32,6 @@ struct ReportContext : Beside {
   int64_t checkpoints = 0;  // number kept on disk; 0: all
 };
 
-const char* to_string(Queue queue);
-const char* to_string(Line line);
 std::string plan_text(const Plan& plan, const ReportContext& context);  // the memory report
 std::string plan_json(const Plan& plan, const ReportContext& context);
 std::string plan_dump(const Plan& plan);  // every action with its buffers, waits and addresses

@@ -8,9 +8,9 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "session/file.hpp"
 #include "session/json.hpp"
 #include "session/report/report.hpp"
-#include "session/run/run_dir.hpp"
 
 namespace eng {
 namespace {

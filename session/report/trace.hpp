@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "session/report/trace_events.hpp"
+#include "session/train/trace_events.hpp"
 
 namespace eng {
 

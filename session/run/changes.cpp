@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
-#include "session/train/schedule.hpp"
+#include "session/planning/schedule.hpp"
 
 namespace eng {
 namespace {

@@ -10,16 +10,16 @@
 #include "core/base/error.hpp"
 #include "core/registry/threads.hpp"
 #include "session/config/foreign.hpp"
+#include "session/data/tokenizer.hpp"
 #include "session/file.hpp"
 #include "session/huggingface/recognise.hpp"
+#include "session/plugins/listing.hpp"
 #include "session/plugins/search.hpp"
 #include "session/ranks/groups.hpp"
-#include "session/report/plugins.hpp"
 #include "session/run/record.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/run/waiting.hpp"
 #include "session/run/weights.hpp"
-#include "session/text/tokenizer.hpp"
 
 namespace eng {
 namespace {

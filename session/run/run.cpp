@@ -3,8 +3,8 @@
 
 #include "core/base/error.hpp"
 #include "session/config/schemas.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
-#include "session/report/bookkeeping.hpp"
 #include "session/run/changes.hpp"
 #include "session/run/record.hpp"
 #include "session/run/run_place.hpp"

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of one run: its layout, its lock, its state, and metrics.jsonl: one JSON object per step.
+// The directory of one run: its layout, its lock and its state.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <streambuf>
 #include <string>
 
 #include "session/file.hpp"
+#include "session/held_folder.hpp"
 #include "session/json.hpp"
-#include "session/run/held_folder.hpp"
-#include "session/train/trainer.hpp"
+#include "session/ranks/log.hpp"
+#include "session/report/metrics.hpp"
+#include "session/stamp.hpp"
 
 namespace eng {
 
-// Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
-// Throws Error(Exit::disk).
-void write_atomic(const std::filesystem::path& path, std::string_view text);
 // run.json; null if it cannot be read.
 Json read_run_json(const std::filesystem::path& run);
 // The records of the attempts that run.json holds, oldest first. If it does not say how the last one ended, its process
@@ -27,15 +25,6 @@ Json earlier_attempts(const std::filesystem::path& run);
 inline constexpr const char* checkpoints_folder = "checkpoints";
 inline constexpr const char* aside_prefix = "aside-";
 void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
-
-// Reads a line of metrics.jsonl, and says what is after it; none: it is longer than any line may be, and cut.
-constexpr size_t longest_metrics_line = 16 << 20;
-enum class LineEnd { newline, file, none };
-LineEnd read_line(std::streambuf& from, std::string& line);
-
-// Appends the time and the text to a rank's log, if that is a regular file. Never throws, because errors are reported
-// with it.
-void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
 
 // For a run whose process has ended. If state.json says "running" or "failed", writes "failed" and the newest complete
 // checkpoint. Returns the checkpoint's name, or "" if there is none. Never throws.
@@ -75,31 +64,6 @@ class RunDir {
   Fd lock_;
   HeldFolder checkpoints_;
   int64_t attempt_ = 1;
-};
-
-// The time, such as "20261120-132005" or, with `full`, "2026-11-20T13:20:05Z".
-std::string utc_now(bool full);
-// This machine, "?" if it has no name.
-std::string host_name();
-
-// One line with its newline. Numbers read back to the same double; a value that is not finite is null.
-std::string metrics_line(const Metrics& metrics, int64_t attempt = 1);
-
-class MetricsFile {
- public:
-  // Opens for appending, and creates the file if necessary. First removes every line after step `keep_through` and an
-  // incomplete line after a crash, so that a resumed run writes the same numbers as an uninterrupted one. `attempt`: of
-  // the lines to come.
-  // Throws Error(Exit::disk).
-  MetricsFile(std::filesystem::path path, int64_t keep_through, int64_t attempt = 1);
-  // Throws Error(Exit::disk); a line that could not be written completely is removed.
-  void append(const Metrics& metrics);
-  void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
-
- private:
-  std::filesystem::path path_;
-  int64_t attempt_;
-  Fd fd_;
 };
 
 }  // namespace eng

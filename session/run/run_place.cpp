@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "core/base/error.hpp"
-#include "session/run/failure.hpp"
+#include "session/config/failure.hpp"
 
 namespace eng {
 namespace {

@@ -7,8 +7,8 @@
 #include "engine/ops.h"
 #include "session/huggingface/chat.hpp"
 #include "session/huggingface/pretrained.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
-#include "session/report/bookkeeping.hpp"
 #include "session/run/waiting.hpp"
 
 namespace eng {

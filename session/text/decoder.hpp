@@ -5,8 +5,8 @@
 #include <set>
 #include <span>
 
+#include "session/data/tokenizer.hpp"
 #include "session/run/weights.hpp"
-#include "session/text/tokenizer.hpp"
 
 namespace eng {
 

@@ -8,7 +8,7 @@
 
 #include "core/registry/registry.hpp"
 #include "engine/monitor.h"
-#include "session/train/clock.hpp"
+#include "session/clock.hpp"
 
 namespace eng {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "session/train/data.hpp"
+#include "session/data/data.hpp"
 
 namespace eng {
 namespace {

@@ -7,7 +7,7 @@
 #include <exception>
 #include <thread>
 
-#include "session/train/data.hpp"
+#include "session/data/data.hpp"
 
 namespace eng {
 

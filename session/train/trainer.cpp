@@ -6,10 +6,10 @@
 #include "core/config/names.hpp"
 #include "engine/ops.h"
 #include "session/json.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
+#include "session/planning/peak.hpp"
 #include "session/ranks/exchange.hpp"
-#include "session/report/bookkeeping.hpp"
-#include "session/report/peak.hpp"
 #include "session/train/packed.hpp"
 
 namespace eng {

@@ -6,12 +6,12 @@
 #include <functional>
 
 #include "core/execute/executor.hpp"
+#include "session/clock.hpp"
+#include "session/data/data.hpp"
+#include "session/planning/schedule.hpp"
 #include "session/planning/setup.hpp"
-#include "session/train/clock.hpp"
-#include "session/train/data.hpp"
 #include "session/train/device_use.hpp"
 #include "session/train/results.hpp"
-#include "session/train/schedule.hpp"
 
 namespace eng {
 

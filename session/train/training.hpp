@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "session/report/trace_events.hpp"
+#include "session/checkpoint/best.hpp"
 #include "session/train/after_step.hpp"
-#include "session/train/best.hpp"
 #include "session/train/loader.hpp"
+#include "session/train/trace_events.hpp"
 #include "session/train/trainer.hpp"
 
 namespace eng {

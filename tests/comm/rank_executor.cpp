@@ -8,7 +8,7 @@
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
 #include "rank.hpp"
-#include "session/report/trace_events.hpp"
+#include "session/train/trace_events.hpp"
 
 namespace rank {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "session/config/config_text.hpp"
-#include "session/report/problems.hpp"
+#include "session/config/problem_text.hpp"
 
 namespace eng::test {
 

@@ -12,8 +12,8 @@
 #include "engine/ops.h"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/config/schemas.hpp"
+#include "session/data/data.hpp"
 #include "session/plugins/search.hpp"
-#include "session/train/data.hpp"
 
 namespace curvature_oracle {
 

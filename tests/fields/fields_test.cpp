@@ -8,9 +8,9 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
+#include "session/data/data.hpp"
 #include "session/planning/setup.hpp"
 #include "session/report/report.hpp"
-#include "session/train/data.hpp"
 
 using namespace eng;
 using namespace fields_test;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/plan/plan.hpp"
-#include "session/train/activations.hpp"
+#include "session/model/activations.hpp"
 #include "sketch.hpp"
 
 using namespace sketch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/run/signals.hpp"
+#include "session/ranks/signals.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -7,9 +7,9 @@
 
 #include "core/base/error.hpp"
 #include "session/job/analysis.hpp"
+#include "session/ranks/signals.hpp"
 #include "session/report/outlet.hpp"
 #include "session/report/progress.hpp"
-#include "session/run/signals.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/on_ranks.hpp"
 

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/data/tokenizer.hpp"
 #include "session/dtypes.hpp"
 #include "session/file.hpp"
 #include "session/huggingface/export.hpp"
@@ -17,7 +18,6 @@
 #include "session/report/progress.hpp"
 #include "session/run/run.hpp"
 #include "session/run/run_dir.hpp"
-#include "session/text/tokenizer.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "session/config/problem_text.hpp"
 #include "session/file.hpp"
-#include "session/report/problems.hpp"
 #include "session/report/progress.hpp"
 
 namespace eng {

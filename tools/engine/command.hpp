@@ -12,13 +12,13 @@
 
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
+#include "session/config/failure.hpp"
+#include "session/data/data.hpp"
 #include "session/planning/fits.hpp"
 #include "session/planning/setup.hpp"
 #include "session/report/context.hpp"
-#include "session/run/failure.hpp"
 #include "session/run/open.hpp"
 #include "session/run/weights.hpp"
-#include "session/train/data.hpp"
 
 namespace eng {
 

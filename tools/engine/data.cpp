@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "session/data/formats.hpp"
+#include "session/data/tokenizer.hpp"
+#include "session/ranks/signals.hpp"
 #include "session/report/progress.hpp"
-#include "session/run/signals.hpp"
-#include "session/text/tokenizer.hpp"
-#include "session/train/formats.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {

@@ -8,13 +8,13 @@
 
 #include "core/base/error.hpp"
 #include "session/config/source.hpp"
+#include "session/data/tokenizer.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/json.hpp"
-#include "session/report/bookkeeping.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/run/waiting.hpp"
-#include "session/text/tokenizer.hpp"
 #include "session/train/trainer.hpp"
 #include "tools/engine/command.hpp"
 

@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "session/huggingface/chat.hpp"
 #include "session/huggingface/download.hpp"
-#include "session/report/bookkeeping.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/text/decoder.hpp"

@@ -20,9 +20,9 @@
 #include "core/base/error.hpp"
 #include "session/json.hpp"
 #include "session/ranks/cause.hpp"
+#include "session/ranks/signals.hpp"
 #include "session/report/outlet.hpp"
 #include "session/run/run_dir.hpp"
-#include "session/run/signals.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/mpirun.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "session/ranks/room.hpp"
-#include "session/run/signals.hpp"
+#include "session/ranks/signals.hpp"
 #include "tools/engine/launch.hpp"
 
 namespace eng {

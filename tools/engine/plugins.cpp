@@ -2,7 +2,7 @@
 // engine plugins.
 #include <fmt/format.h>
 
-#include "session/report/plugins.hpp"
+#include "session/plugins/listing.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {

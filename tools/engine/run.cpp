@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "session/ranks/signals.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run.hpp"
-#include "session/run/signals.hpp"
 #include "session/train/epochs.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/on_ranks.hpp"

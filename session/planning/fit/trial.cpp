@@ -5,8 +5,7 @@
 
 #include "core/rewrite/recompute.hpp"
 #include "session/planning/fits.hpp"
-#include "session/report/live.hpp"
-#include "session/report/report.hpp"
+#include "session/planning/live.hpp"
 
 namespace eng {
 namespace {

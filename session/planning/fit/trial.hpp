@@ -7,8 +7,8 @@
 
 #include "session/planning/estimate.hpp"
 #include "session/planning/fit/grid.hpp"
+#include "session/planning/peak.hpp"
 #include "session/planning/setup.hpp"
-#include "session/report/peak.hpp"
 
 namespace eng {
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "converted.hpp"
-#include "session/train/schedule.hpp"
+#include "session/planning/schedule.hpp"
 
 using namespace eng;
 using namespace eng::test;

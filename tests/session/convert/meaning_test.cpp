@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "converted.hpp"
-#include "session/train/schedule.hpp"
+#include "session/planning/schedule.hpp"
 
 using namespace eng;
 using namespace eng::test;

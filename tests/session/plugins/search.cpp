@@ -8,8 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "session/config/schemas.hpp"
+#include "session/plugins/listing.hpp"
 #include "session/plugins/program.hpp"
-#include "session/report/plugins.hpp"
 #include "session/run/record.hpp"
 #include "tests/registry/fixture.h"
 #include "tests/registry/folder.hpp"

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "session/report/bookkeeping.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/report/context.hpp"
 #include "tests/session/report/planned.hpp"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best checkpoint and the early end of a run, both by its evaluations.
-#include "session/train/best.hpp"
+#include "session/checkpoint/best.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "session/report/problems.hpp"
+#include "session/config/problem_text.hpp"
 #include "session/run/weights.hpp"
 #include "tests/session/built.hpp"
 #include "tests/session/runs.hpp"

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "session/config/problem_text.hpp"
 #include "session/config/source.hpp"
-#include "session/report/problems.hpp"
 #include "tests/session/built.hpp"
 #include "tests/session/runs.hpp"
 

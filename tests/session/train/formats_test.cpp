@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats of plugins claim files by their descriptions alone.
-#include "session/train/formats.hpp"
+#include "session/data/formats.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "session/config/config_text.hpp"
+#include "session/config/problem_text.hpp"
+#include "session/planning/schedule.hpp"
 #include "session/plugins/search.hpp"
-#include "session/report/problems.hpp"
 #include "session/run/changes.hpp"
-#include "session/train/schedule.hpp"
 #include "tests/session/built.hpp"
 
 using namespace eng;

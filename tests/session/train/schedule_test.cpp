@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every k of every kind, against tables written by hand and formulas written a second time.
-#include "session/train/schedule.hpp"
+#include "session/planning/schedule.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

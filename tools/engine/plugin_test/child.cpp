@@ -15,8 +15,8 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "session/config/failure.hpp"
 #include "session/file.hpp"
-#include "session/run/failure.hpp"
 
 namespace eng::plugin_test {
 namespace {

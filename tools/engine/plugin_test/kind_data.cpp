@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "engine/data.h"
-#include "session/train/fields.hpp"
+#include "session/data/fields.hpp"
 #include "tools/engine/plugin_test/kinds.hpp"
 
 namespace eng::plugin_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/job/shown.hpp"
+#include "session/planning/shown.hpp"
 
 namespace eng {
 

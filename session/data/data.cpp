@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/data.hpp"
+#include "session/data/data.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <iterator>
 
-#include "session/train/formats.hpp"
+#include "session/data/formats.hpp"
 
 namespace eng {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/report/live.hpp"
+#include "session/planning/live.hpp"
 
 #include <algorithm>
 

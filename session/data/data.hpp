@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "engine/data.h"
-#include "session/train/fields.hpp"
+#include "session/data/fields.hpp"
 
 namespace eng {
 

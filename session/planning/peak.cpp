@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/report/peak.hpp"
+#include "session/planning/peak.hpp"
 
 #include <algorithm>
 
 namespace eng {
+
+const char* to_string(Queue queue) {
+  static const char* names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
+  return names[static_cast<size_t>(queue)];
+}
+
+const char* to_string(Line line) {
+  static const char* names[] = {"weights", "reference",   "gradients", "optimizer", "constants", "batch",
+                                "step",    "activations", "workspace", "caches",    "leases",    "communication",
+                                "update",  "observers",   "job",       "sites"};
+  return names[static_cast<size_t>(line)];
+}
 
 Peak peak_of(const Plan& plan, const Beside& beside) {
   Peak peak;

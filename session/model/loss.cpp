@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/loss.hpp"
+#include "session/model/loss.hpp"
 
 #include "session/cards/target.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/report/plugins.hpp"
+#include "session/plugins/listing.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/text/lines.hpp"
+#include "session/lines.hpp"
 
 #include <sstream>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/fields.hpp"
+#include "session/data/fields.hpp"
 
 #include <algorithm>
 #include <cmath>

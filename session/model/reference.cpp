@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/reference.hpp"
+#include "session/model/reference.hpp"
 
 #include <algorithm>
 

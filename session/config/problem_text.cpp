@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/report/problems.hpp"
+#include "session/config/problem_text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/base/text.hpp"
+#include "session/config/failure.hpp"
 #include "session/config/spelling.hpp"
-#include "session/run/failure.hpp"
 
 namespace eng {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/text/tokenizer.hpp"
+#include "session/data/tokenizer.hpp"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/schedule.hpp"
+#include "session/planning/schedule.hpp"
 
 #include <algorithm>
 #include <cfloat>

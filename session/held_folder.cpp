@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/run/held_folder.hpp"
+#include "session/held_folder.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/activations.hpp"
+#include "session/model/activations.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/report/traffic.hpp"
+#include "session/planning/traffic.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/observers.hpp"
+#include "session/model/observers.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/best.hpp"
+#include "session/checkpoint/best.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/transforms.hpp"
+#include "session/model/transforms.hpp"
 
 #include <algorithm>
 

@@ -6,6 +6,10 @@
 
 namespace eng {
 
+// As reports call them.
+const char* to_string(Queue queue);
+const char* to_string(Line line);
+
 // The memory that a process holds besides its arenas, in bytes of host memory unless stated otherwise, and where its
 // arenas are.
 struct Beside {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/run/failure.hpp"
+#include "session/config/failure.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <new>
 #include <system_error>
 
-#include "session/report/problems.hpp"
-#include "session/run/held_folder.hpp"
+#include "session/config/problem_text.hpp"
+#include "session/held_folder.hpp"
 
 namespace eng {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/report/bookkeeping.hpp"
+#include "session/planning/bookkeeping.hpp"
 
 #include <link.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/formats.hpp"
+#include "session/data/formats.hpp"
 
 #include <algorithm>
 #include <cstring>
