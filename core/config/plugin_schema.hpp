@@ -8,7 +8,7 @@
 
 namespace eng {
 
-struct Pretrained;  // session/huggingface/pretrained.hpp
+struct Pretrained;  // session/plugins/pretrained.hpp
 
 // The options of what a plugin provides, and their presets.
 struct PluginSchema {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "session/huggingface/pretrained.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 

@@ -9,8 +9,8 @@
 #include "session/config/problems.hpp"
 #include "session/file.hpp"
 #include "session/huggingface/config_keys.hpp"
-#include "session/huggingface/pretrained.hpp"
 #include "session/huggingface/recognise.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

@@ -3,7 +3,7 @@
 
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/config_keys.hpp"
-#include "session/huggingface/pretrained.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 namespace {

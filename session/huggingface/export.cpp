@@ -15,8 +15,8 @@
 #include "session/file.hpp"
 #include "session/huggingface/arrangement.hpp"
 #include "session/huggingface/config_json.hpp"
-#include "session/huggingface/pretrained.hpp"
 #include "session/json.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "session/huggingface/pretrained.hpp"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 

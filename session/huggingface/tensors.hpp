@@ -2,8 +2,8 @@
 // The tensors of a Hugging Face directory: streamed, never completely in memory.
 #pragma once
 
-#include "session/huggingface/pretrained.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 

@@ -19,8 +19,8 @@
 #include "engine/tokenizer.h"
 #include "session/config/spelling.hpp"
 #include "session/config/toml.hpp"
-#include "session/huggingface/pretrained.hpp"
 #include "session/plugins/plugin_file.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 namespace {

@@ -10,10 +10,10 @@
 #include "session/file.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
-#include "session/huggingface/pretrained.hpp"
 #include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensors.hpp"
 #include "session/json.hpp"
+#include "session/plugins/pretrained.hpp"
 #include "session/run/run_dir.hpp"
 
 namespace eng {

@@ -6,9 +6,9 @@
 #include "core/plan/prefill.hpp"
 #include "engine/ops.h"
 #include "session/huggingface/chat.hpp"
-#include "session/huggingface/pretrained.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
+#include "session/plugins/pretrained.hpp"
 #include "session/run/waiting.hpp"
 
 namespace eng {

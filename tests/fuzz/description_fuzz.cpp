@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "session/huggingface/pretrained.hpp"
 #include "session/plugins/plugin_file.hpp"
+#include "session/plugins/pretrained.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

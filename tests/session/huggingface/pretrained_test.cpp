@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "session/huggingface/config_json.hpp"
-#include "session/huggingface/pretrained.hpp"
+#include "session/plugins/pretrained.hpp"
 #include "tests/config/support.hpp"
 
 using namespace eng;
