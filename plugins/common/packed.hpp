@@ -7,7 +7,7 @@
 #include "kernel.hpp"
 #include "reals.hpp"
 
-namespace cpu {
+namespace common {
 
 // A call on chunks of ENG_PACKED_CHUNK elements.
 struct Packed {
@@ -90,4 +90,4 @@ struct UnpackKernel {
   }
 };
 
-}  // namespace cpu
+}  // namespace common

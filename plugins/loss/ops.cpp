@@ -15,14 +15,14 @@ constexpr uint32_t sums = 6;       // outputs of the op
 constexpr uint32_t gradients = 5;  // of its outputs: all but the last
 
 void expect(bool right, const char* rule) {
-  if (!right) throw cpu::Error{ENG_INVALID, rule};
+  if (!right) throw common::Error{ENG_INVALID, rule};
 }
 
 bool same_shape(const eng_desc& a, const eng_desc& b) {
   return a.ndim == 2 && b.ndim == 2 && a.dims[0] == b.dims[0] && a.dims[1] == b.dims[1];
 }
 
-void check(const cpu::Call& c) {
+void check(const common::Call& c) {
   const eng_desc &logprobs = c.in[0], &labels = c.in[1];
   expect(logprobs.dtype == ENG_F32 || logprobs.dtype == ENG_F64, "log-probabilities must be f32");
   expect(labels.dtype == ENG_I32 && same_shape(logprobs, labels), "labels must be (B, T) i32");
@@ -32,8 +32,8 @@ void check(const cpu::Call& c) {
 }
 
 eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  return cpu::guarded(error, [&] {
-    const cpu::Call c(*call);
+  return common::guarded(error, [&] {
+    const common::Call c(*call);
     check(c);
     expect(cap >= sums, "the host has no room for the outputs");
     for (uint32_t k = 0; k < sums; ++k) {
@@ -45,8 +45,8 @@ eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n,
 }
 
 eng_status infer_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  return cpu::guarded(error, [&] {
-    check(cpu::Call(*call));
+  return common::guarded(error, [&] {
+    check(common::Call(*call));
     expect(cap >= 1, "the host has no room for the output");
     out[0] = call->in[0];
     *n = 1;
@@ -81,7 +81,7 @@ const eng_op* const op_list[] = {&pairs_op, &pairs_grad_op};
 // The inputs of the op, as both kernels have them.
 class Pairs {
  public:
-  explicit Pairs(const cpu::Call& c)
+  explicit Pairs(const common::Call& c)
       : wide_(c.in[0].dtype == ENG_F64),
         rows_(c.in[0].dims[0]),
         length_(c.in[0].dims[1]),
@@ -97,7 +97,7 @@ class Pairs {
     else
       static_cast<float*>(numbers)[k] = static_cast<float>(value);
   }
-  Answer answer(const cpu::Args& a, int64_t row) const {
+  Answer answer(const common::Args& a, int64_t row) const {
     const void* logprobs = a.in<char>(0);
     const auto* labels = a.in<int32_t>(1);
     const auto* reference = a.in<float>(2);
@@ -115,7 +115,7 @@ class Pairs {
   }
   // use(row of the preferred answer, both answers): pairs of which one has no label are left out.
   template <class Use>
-  void each(const cpu::Args& a, const Use& use) const {
+  void each(const common::Args& a, const Use& use) const {
     for (int64_t row = 0; row + 1 < rows_; row += 2) {
       const Answer w = answer(a, row), l = answer(a, row + 1);
       if (w.labels && l.labels) use(row, w, l);
@@ -130,7 +130,7 @@ class Pairs {
 struct PairsKernel : Pairs {
   static constexpr const char* op = PREFERENCE_OP_PAIRS;
   using Pairs::Pairs;
-  void run(const cpu::Args& a) const {
+  void run(const common::Args& a) const {
     std::array<double, sums> sum{};
     each(a, [&](int64_t, const Answer& w, const Answer& l) {
       const Judged judged = judge(rule_, w, l);
@@ -149,7 +149,7 @@ struct PairsKernel : Pairs {
 struct PairsGradKernel : Pairs {
   static constexpr const char* op = PREFERENCE_OP_PAIRS_GRAD;
   using Pairs::Pairs;
-  void run(const cpu::Args& a) const {
+  void run(const common::Args& a) const {
     void* const out = a.out<char>(0);
     for (int64_t k = 0; k < rows_ * length_; ++k) write(out, k, 0);
     const auto by = [&](size_t k) { return a.in<char>(3 + k) ? read(a.in<char>(3 + k), 0) : 0.0; };
@@ -170,6 +170,6 @@ struct PairsGradKernel : Pairs {
 }  // namespace
 
 const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 2, .ops = op_list};
-const eng_kernels kernels = cpu::kernel_table<PairsKernel, PairsGradKernel>;
+const eng_kernels kernels = common::kernel_table<PairsKernel, PairsGradKernel>;
 
 }  // namespace preference

@@ -8,6 +8,7 @@
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensors.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace {
 
@@ -22,9 +23,11 @@ const eng::PluginSchema& schema() {
       option.json = {option.key, "in." + option.key};
       plugin.options.push_back(option);
     }
-    plugin.pretrained.model_types = {"m"};
-    plugin.pretrained.recognise = {"in"};
-    plugin.pretrained.fixed = {{"f", {"0.0", "[]"}}};
+    eng::Pretrained pretrained;
+    pretrained.model_types = {"m"};
+    pretrained.recognise = {"in"};
+    pretrained.fixed = {{"f", {"0.0", "[]"}}};
+    plugin.pretrained = std::make_shared<const eng::Pretrained>(pretrained);
     return plugin;
   }();
   return made;
@@ -44,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     eng::Schema there;
     for (const auto& option : schema().options)
       if (read.settings.count(option.key)) there.push_back(option);
-    const auto json = eng::write_config_json(section, there, schema().pretrained, "float32", eng::Json::object());
+    const auto json = eng::write_config_json(section, there, *schema().pretrained, "float32", eng::Json::object());
     const auto again = eng::model_of_config_json(eng::parse_config_json(json.dump(), "again"), "again", "", source);
     for (const auto& [key, setting] : read.settings)
       if (again.settings.at(key).value != setting.value) std::abort();

@@ -3,6 +3,7 @@
 // from the directories that transformers wrote.
 #include "core/program/program.hpp"
 #include "from.hpp"
+#include "session/plugins/pretrained.hpp"
 
 namespace gpt2_test {
 
@@ -106,7 +107,7 @@ double logits_error(const std::vector<float>& ours, const std::string& name) {
 }
 
 const eng::Pretrained& described() {
-  return plugins().find(ENG_MODEL_KIND, "gpt2")->schema.pretrained;
+  return *plugins().find(ENG_MODEL_KIND, "gpt2")->schema.pretrained;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "engine/optimizer.h"
 #include "fixture.h"
 #include "folder.hpp"
+#include "session/plugins/pins.hpp"
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
@@ -172,17 +173,17 @@ TEST_CASE("a pinned plugin must have that very content") {
   const fs::path file = folder.put("good");
   const std::string hash = sha256_of(file), wrong(64, '0');
   const auto registry = folder.scan();
-  registry->pin({"org.example.fixture=" + wrong});
+  pin_plugins(*registry, {"org.example.fixture=" + wrong});
   CHECK_THROWS_WITH(registry->table<counter>(COUNTER_KIND, "counter"),
                     Contains(file.string()) && Contains("its sha256 is " + hash + ", [plugins] sha256 pins " + wrong));
   std::string upper = hash;
   for (char& c : upper) c = static_cast<char>(std::toupper(c));
-  registry->pin({"org.example.fixture=" + upper});
+  pin_plugins(*registry, {"org.example.fixture=" + upper});
   CHECK(registry->table<counter>(COUNTER_KIND, "counter").starts() == 1);  // and it was not started before
-  registry->pin({"org.example.fixture=" + wrong});
+  pin_plugins(*registry, {"org.example.fixture=" + wrong});
   CHECK_THROWS_WITH(registry->table<counter>(COUNTER_KIND, "counter"), Contains("its sha256 is"));
-  CHECK_THROWS_WITH(registry->pin({"org.example.nothing=" + hash}), Contains("there is no plugin with id"));
-  CHECK_THROWS_WITH(registry->pin({hash}), Contains("there is no plugin with id"));
+  CHECK_THROWS_WITH(pin_plugins(*registry, {"org.example.nothing=" + hash}), Contains("there is no plugin with id"));
+  CHECK_THROWS_WITH(pin_plugins(*registry, {hash}), Contains("there is no plugin with id"));
   for (const std::string& no_hash : {std::string(), std::string("="), "=" + hash + "0", "=x" + hash.substr(1)})
-    CHECK_THROWS_WITH(registry->pin({"org.example.fixture" + no_hash}), Contains("is not ID=HASH"));
+    CHECK_THROWS_WITH(pin_plugins(*registry, {"org.example.fixture" + no_hash}), Contains("is not ID=HASH"));
 }

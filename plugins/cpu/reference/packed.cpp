@@ -8,8 +8,8 @@
 namespace reference {
 
 void add_packed(List& list) {
-  list.insert(list.end(),
-              {&cpu::kernel<cpu::PackKernel<cpu::OneThread>>, &cpu::kernel<cpu::UnpackKernel<cpu::OneThread>>});
+  list.insert(list.end(), {&common::kernel<common::PackKernel<common::OneThread>>,
+                           &common::kernel<common::UnpackKernel<common::OneThread>>});
 }
 
 }  // namespace reference

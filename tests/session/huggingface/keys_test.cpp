@@ -7,6 +7,7 @@
 #include "session/config/schemas.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/config_keys.hpp"
+#include "session/plugins/pretrained.hpp"
 #include "session/plugins/search.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
@@ -66,9 +67,9 @@ bool described(const std::string& family, const std::string& key) {
   const PluginSchema& s = schema(family);
   for (const Option& option : s.options)
     if (std::any_of(option.json.begin(), option.json.end(), is) || is(option.json_multiple)) return true;
-  for (const auto& [path, values] : s.pretrained.fixed)
+  for (const auto& [path, values] : s.pretrained->fixed)
     if (is(path)) return true;
-  return std::any_of(s.pretrained.ignore.begin(), s.pretrained.ignore.end(), is);
+  return std::any_of(s.pretrained->ignore.begin(), s.pretrained->ignore.end(), is);
 }
 
 bool is_neutral(const std::string& key) {

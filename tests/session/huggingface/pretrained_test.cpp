@@ -177,7 +177,7 @@ TEST_CASE("config.json: what is written reads back, with what was there for othe
                                     {"hidden_size", 3},
                                     {"fused", 1},
                                     {"tail", 3}});
-  const Json json = write_config_json(model, snake().options, snake().pretrained, "bfloat16", before);
+  const Json json = write_config_json(model, snake().options, *snake().pretrained, "bfloat16", before);
   CHECK(json == Json::parse(R"({"architectures": ["SnakeForCausalLM"], "model_type": "snake", "torch_dtype": "bfloat16",
     "hidden_size": 64, "state_size": 16, "layer_norm_epsilon": 0.1, "rope": {"factors": [1.0, 2.5]}, "rms_norm": true,
     "nested": {"constant": 3}, "inner": 6, "eos_token_id": [1, 2], "fused": 1})"));

@@ -2,6 +2,7 @@
 #include "engine/model.h"
 #include "engine/optimizer.h"
 #include "session/plugins/plugin_file.hpp"
+#include "session/plugins/pretrained.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -250,7 +251,7 @@ inner = { product = ['expand', 'width'] }
   CHECK_FALSE(get("rank").adjustable);
   CHECK(get("scale").json.empty());
   CHECK(get("act").json == Texts{"hidden_act"});
-  const eng::Pretrained& p = schema.pretrained;
+  const eng::Pretrained& p = *schema.pretrained;
   CHECK(p.model_types == Texts{"snake"});
   CHECK(p.rename == eng::Pretrained::Pairs{{"decoder.", "model.decoder."}});
   CHECK(p.tied.size() == 2);
@@ -274,7 +275,7 @@ inner = { product = ['expand', 'width'] }
     CHECK_THAT(bad("model_type = " + std::string(none) + "\n"), Contains("'model_type' must be one or more names"));
   CHECK_THAT(bad("model_type = 3\n"), Contains("'model_type' must be"));
   REQUIRE(eng::parse_description(snake + "[provides.pretrained]\nmodel_type = ['snake', 'viper']\n", d) == "");
-  CHECK(d.provides[0].schema.pretrained.model_types == Texts{"snake", "viper"});
+  CHECK(d.provides[0].schema.pretrained->model_types == Texts{"snake", "viper"});
   CHECK_THAT(bad("model_type = 'a'\nrenames = []\n"), Contains("unknown key 'renames'"));
   CHECK_THAT(bad("model_type = 'a'\nrename = ['a', 'b']\n"), Contains("'rename' must be a list of pairs"));
   CHECK_THAT(bad("model_type = 'a'\ntied = [['a', 3]]\n"), Contains("'tied' must be a list of pairs"));
