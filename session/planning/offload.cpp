@@ -102,6 +102,10 @@ uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& regist
 }
 
 std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host) {
+  if (!registry.find(ENG_DEVICE_KIND, host_device))
+    throw Error(Exit::environment,
+                fmt::format("no plugin provides the device '{}', whose kernels update on the host", host_device),
+                "engine plugins ls --why");
   Section options = default_options(registry, host_device);
   options.set("threads", host.integer("threads"), "host.threads");
   return std::make_unique<Kernels>(registry, host_device, options);

@@ -67,7 +67,7 @@ TEST_CASE("each kind of bad file is refused with its reason, without running it"
   CHECK(refused("wrong_major") == "built for ABI 2, this engine speaks 1");
   CHECK_THAT(refused("strangers"), Contains("exports helper besides eng_plugin_query_1 (1 in all)"));
   CHECK_THAT(refused("no_section"), Contains("has no section .eng_plugin"));
-  CHECK_THAT(refused("bad_toml"), Contains("description is not TOML: line 3"));
+  CHECK_THAT(refused("bad_toml"), Contains("description is not TOML: line 1"));
   CHECK_THAT(refused("wrong_draft"),
              Contains("built from ABI draft 'draft-0', this engine speaks ABI " ENG_ABI_DRAFT_ID));
   const auto written = [&](const std::string& name, const std::string& text) {

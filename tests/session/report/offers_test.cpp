@@ -26,7 +26,8 @@ namespace {
 eng::Registry& with_outside() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/zero"})
+    for (const char* file :
+         {"cpu/cpu", "cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/zero"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.extra.push_back(FIXTURE_HALF);
     search.extra.push_back(FIXTURE_SHELF);
@@ -52,6 +53,10 @@ eng::Config on_card(uint64_t bytes, Words more = {}) {
 
 eng::Fit fit_in(uint64_t bytes) {
   return eng::find_fit(on_card(bytes), with_outside(), {0, 1, 0, 1});
+}
+
+uint64_t peak(const Words& more) {
+  return eng::machine_peak(eng::make_plan_only(on_card(uint64_t{1} << 40, more), with_outside(), {0, 1, 0, 1}));
 }
 
 std::vector<std::string> names(const eng::Offers& offers) {
@@ -80,19 +85,20 @@ TEST_CASE("the formats and strategies of --fit are those that descriptions offer
   CHECK(eng::replacements(all, "adamw").empty());  // adamw8bit is not among these plugins
 }
 
-TEST_CASE("a number format from outside is found, with the effect that its description states") {
-  const eng::Fit fit = fit_in(uint64_t{1} << 30);
-  REQUIRE(fit.best);
-  CHECK(eng::words_of(fit.best->edits) == "precision.plugin=half-bf16");
-  CHECK_FALSE(fit.best->effect.same_numbers);
-  CHECK(fit.best->effect.text == "weights in bf16");
+TEST_CASE("a number format from outside is tried, with the effect that its description states") {
+  const eng::Offers all = eng::offers(with_outside(), ENG_PRECISION_KIND, "fp32");
+  const auto half = std::find_if(all.begin(), all.end(), [](const eng::Offer& one) { return one.name == "half-bf16"; });
+  REQUIRE(half != all.end());
+  CHECK(eng::effect_between(all.front(), *half) == "weights in bf16");
+  // The same search without it makes fewer plans.
+  const uint64_t memory = uint64_t{1} << 30;
+  const eng::Config config =
+      config_of("tiny", "none",
+                {"train.micro_batch=1", "train.accumulate=1", "model.num_hidden_layers=2", card(memory)}, plugins());
+  CHECK(fit_in(memory).plans > eng::find_fit(config, plugins(), {0, 1, 0, 1}).plans);
 }
 
 TEST_CASE("a tier from outside is found where nothing fits without one") {
-  const uint64_t enough = uint64_t{1} << 40;
-  const auto peak = [&](const Words& more) {
-    return eng::machine_peak(eng::make_plan_only(on_card(enough, more), with_outside(), {0, 1, 0, 1}));
-  };
   const Words full = {"recompute.policy=full"}, away = {"recompute.policy=full", "offload.optimizer=shelf"};
   REQUIRE(peak(away) < peak(full));
   const eng::Fit fit = fit_in(peak(away));
