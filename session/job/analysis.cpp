@@ -7,14 +7,12 @@
 #include "session/config/schemas.hpp"
 #include "session/job/facts.hpp"
 #include "session/job/host.hpp"
-#include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
 #include "session/ranks/common_error.hpp"
 #include "session/run/changes.hpp"
 #include "session/run/record.hpp"
 #include "session/run/run_place.hpp"
 #include "session/run/run_record.hpp"
-#include "session/run/waiting.hpp"
 #include "session/shell.hpp"
 
 namespace eng {
@@ -45,14 +43,13 @@ bool is_fixed(const Change& change) {
 class Analysis {
  public:
   Analysis(const AnalysisRequest& request, Member& member, AnalysisListener& listener)
-      : request_(request), member_(member), listener_(listener) {}
+      : request_(request),
+        member_(member),
+        listener_(listener),
+        opening_({.trains = false, .build_data = request.build_data}, member, listener) {}
   AnalysisEnd run();
 
  private:
-  void tell(const std::vector<std::string>& notes) const {
-    if (member_.first())
-      for (const std::string& note : notes) listener_.note(note);
-  }
   void prepare();
   void take_weights();
   void find_place();
@@ -63,7 +60,8 @@ class Analysis {
   AnalysisEnd work();
   void save();
   void finish_save();
-  bool saves_beside() const { return opened_.config.section("checkpoint").boolean("asynchronous"); }
+  Peers peers() const { return opening_.trainer->peers(); }
+  bool saves_beside() const { return config_.section("checkpoint").boolean("asynchronous"); }
   void wrote(const std::string& name, const void* data, uint64_t size);
   void state(const char* status, int exit_code) const;
   bool stop_asked() const {
@@ -77,18 +75,14 @@ class Analysis {
   AnalysisListener& listener_;
   const SteadyClock::time_point started_ = SteadyClock::now();
   const std::string began_ = utc_now(true);
-  Opened opened_;
+  Opening opening_;  // its checkpoint is what the analysis saved before
+  const Config& config_ = opening_.opened.config;
+  const Setup& setup_ = opening_.setup;
+  const std::optional<RunDir>& dir_ = opening_.place.dir;
+  const std::optional<fs::path>& from_ = opening_.place.from;
   std::optional<MadeJob> made_;
-  std::optional<ResolvedConfig> resolved_;
-  Setup setup_;
-  std::optional<Data> data_;
-  std::optional<RunDir> dir_;       // on rank 0, once it exists
-  std::optional<HeldFolder> held_;  // on the others
-  std::optional<fs::path> from_;    // what it saved before
   std::vector<Change> changes_;
-  fs::path directory_;
   bool again_ = false;  // the analysis existed before
-  std::optional<Trainer> trainer_;
   std::optional<Passes> passes_;
   std::optional<Saver> saver_;
   std::string model_hash_, last_;
@@ -111,38 +105,19 @@ void Analysis::take_weights() {
   if (!RunDir::is_run(target) || is_analysis(target)) return;
   std::string found;
   if (member_.first()) found = fs::absolute(find_weights(target)).lexically_normal().string();
-  opened_.config.section("model").set("from", member_.from_first(found), target.string());
+  opening_.opened.config.section("model").set("from", member_.from_first(found), target.string());
 }
 
 void Analysis::prepare() {
   again_ = is_analysis(request_.open.target) || (!request_.out.empty() && is_analysis(request_.out));
-  opened_ = open_for_job(request_.open, request_.job);
-  Config& config = opened_.config;
-  Registry& registry = *opened_.registry;
-  if (!member_.has_parent()) tell(config.notes());
-  config.require("data");
-  refuse_described(config);
-  member_.join(registry, config);
+  opening_.join(open_for_job(request_.open, request_.job));
   take_weights();
-  made_.emplace(make_job(config, registry));
-  take_batch(config, *made_, member_.size());
-  resolved_.emplace(config);
-  Communicator* comm = member_.communicator();
-  setup_ = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm,
-                      {.job = &made_->job, .traced = weights_check(config, registry)});
-  count_job(setup_, *made_, saves_beside());
-  tell(setup_.notes);
+  made_.emplace(make_job(config_, *opening_.opened.registry));
+  take_batch(opening_.opened.config, *made_, member_.size());
+  opening_.plan({.job = &made_->job});
+  count_job(opening_.setup, *made_, saves_beside());
   check_job_fits(setup_, made_->job.name);
-  const int64_t vocabulary = setup_.model.info.vocabulary;
-  if (member_.first() && !member_.has_parent() && request_.build_data)
-    request_.build_data(config, registry, vocabulary);
-  member_.from_first("");
-  data_.emplace(registry, config, vocabulary, setup_.model.fields);
-  count_data(setup_, *data_);
-  std::vector<Item> items = collective_items(setup_.plan);
-  items.push_back(plugins_item(registry));
-  items.push_back({"data", Exit::data, data_->info().content_hash, {}});
-  agree(member_.exchange(), items);
+  opening_.open_data();
 }
 
 void Analysis::find_place() {
@@ -150,15 +125,15 @@ void Analysis::find_place() {
     const fs::path& target = request_.open.target;
     if (is_analysis(target) && !request_.out.empty())
       throw Error(Exit::usage, "--out is for a new analysis", "remove it: an analysis is resumed in its own directory");
-    dir_.emplace(is_analysis(target) ? RunDir::open(target) : RunDir::at(request_.out));
+    opening_.place.dir.emplace(is_analysis(target) ? RunDir::open(target) : RunDir::at(request_.out));
     remove_leftovers(dir_->checkpoints().inside());
-    from_ = usable_checkpoint(*dir_, "analysis", [this](const CheckpointRow& row) { listener_.passed_over(row); });
+    opening_.place.from =
+        usable_checkpoint(*dir_, "analysis", [this](const CheckpointRow& row) { listener_.passed_over(row); });
   } else if (member_.first()) {
     if (RunDir::is_run(request_.out))
       throw Error(Exit::usage, request_.out.string() + " is a run, not an analysis", "give another --out");
   }
-  const std::string from = member_.from_first(from_ ? from_->string() : "");
-  if (!from.empty()) from_ = from;
+  opening_.share_place();
 }
 
 void Analysis::check_resumed() {
@@ -172,7 +147,7 @@ void Analysis::check_resumed() {
         fmt::format("resume it with {} rank{}, or begin a new one", ranks, ranks == 1 ? "" : "s"));
   const fs::path file = dir_->path() / "config.resolved.toml";
   if (!fs::exists(file)) return;  // it ended while it was being made
-  changes_ = changes(read_resolved(file), opened_.config, schemas_of(*opened_.registry));
+  changes_ = changes(read_resolved(file), config_, schemas_of(*opening_.opened.registry));
   std::string list;
   for (const Change& c : changes_)
     if (is_fixed(c)) list += fmt::format("\n  {} = {} before, now {}", c.key, c.before, c.now);
@@ -183,18 +158,8 @@ void Analysis::check_resumed() {
 
 void Analysis::start() {
   check_resumed();
-  const Config& config = opened_.config;
-  if (setup_.kernels->host_memory()) check_threads(setup_.kernels->info().parallel);
-  release_freed_memory();  // of planning
-  trainer_.emplace(config, *opened_.registry, setup_, *data_, member_.communicator());
-  const fs::path weights = weights_source(config);
-  WeightsProgress progress;
-  if (member_.first()) progress = [&](uint64_t done, uint64_t all) { listener_.reading(weights, done, all); };
-  auto [reference, hash] = reference_weights(config, *opened_.registry);
-  trainer_->set_reference(std::move(reference), std::move(hash));
-  trainer_->initialise(weights_of(weights, config, *opened_.registry, progress));
-  release_freed_memory();
-  passes_.emplace(setup_, *data_, *trainer_, *made_);
+  opening_.start();
+  passes_.emplace(setup_, *opening_.data, *opening_.trainer, *made_);
   model_hash_ = passes_->parameters_hash();
   if (from_) load();
   if (from_ && dir_) set_aside_newer(dir_->checkpoints().inside(), saves_);
@@ -203,22 +168,14 @@ void Analysis::start() {
 // Makes the directory, when the job first has something computed or read: one that it refuses leaves none.
 void Analysis::begin() {
   if (std::exchange(begun_, true)) return;
-  const Config& config = opened_.config;
-  if (member_.first() && !dir_)
-    dir_.emplace(request_.out.empty()
-                     ? RunDir::create(config.section("run").string("out"), config.section("run").string("name"))
-                     : RunDir::at(request_.out));
+  opening_.make_directory(request_.out);
   if (dir_) {
-    RunStart start{dir_->path(), config, setup_, *data_, from_, saves_, made_->job.name};
-    write_identity(*dir_, member_, *opened_.registry, start, *resolved_, opened_.plugin_folders,
-                   opened_.before.has_value(), changes_);
-    listener_.started({dir_->path(), config, setup_, *data_, *made_, from_});
+    write_identity(opening_, {dir_->path(), config_, setup_, *opening_.data, from_, saves_, made_->job.name}, changes_);
+    listener_.started({dir_->path(), config_, setup_, *opening_.data, *made_, from_});
     state("running", 0);
   }
-  directory_ = member_.from_first(dir_ ? dir_->path().string() : "");
-  member_.works_in(directory_);
-  const HeldFolder& folder = dir_ ? dir_->folder() : held_.emplace(directory_);
-  saver_.emplace(folder.inside() / checkpoints_folder, 1, saves_beside(), trainer_->peers());
+  const fs::path checkpoints = opening_.enter();
+  saver_.emplace(checkpoints, 1, saves_beside(), peers());
   for (const Told& told : std::exchange(early_, {})) progress(told);
 }
 
@@ -234,17 +191,17 @@ void Analysis::progress(const Told& told) {
 // Loads the saved analysis, if it is of this model and these data.
 void Analysis::load() {
   const RunPoint point =
-      load_checkpoint(*from_, kept_tensors(setup_.plan, *made_), trainer_->fill(), {}, "", trainer_->peers());
+      load_checkpoint(*from_, kept_tensors(setup_.plan, *made_), opening_.trainer->fill(), {}, "", peers());
   const auto hash = point.extra.find(model_hash_key);
-  if (point.data_hash != data_->info().content_hash)
+  if (point.data_hash != opening_.data->info().content_hash)
     throw CommonError(Exit::data,
                       fmt::format("{} was written with other data (hash {}, now {})", from_->string(), point.data_hash,
-                                  data_->info().content_hash),
+                                  opening_.data->info().content_hash),
                       "point [data] paths at the same files, or begin a new analysis");
   if (hash == point.extra.end() || hash->second != model_hash_)
     throw CommonError(Exit::checkpoint,
                       fmt::format("{} was written with other weights than those of {}", from_->string(),
-                                  weights_source(opened_.config).string()),
+                                  weights_source(config_).string()),
                       "point model.from at the same weights, or begin a new analysis");
   saves_ = point.step;
   last_ = from_->filename().string();
@@ -262,13 +219,13 @@ void Analysis::save() {
   finish_save();
   RunPoint point;
   point.step = ++saves_;
-  point.seeds["seed"] = static_cast<uint64_t>(opened_.config.section("train").integer("seed"));
+  point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data["train"] = 0;
-  point.data_hash = data_->info().content_hash;
-  point.config_hash = resolved_->hash;
+  point.data_hash = opening_.data->info().content_hash;
+  point.config_hash = opening_.resolved->hash;
   point.extra[model_hash_key] = model_hash_;
-  for (const auto& p : opened_.registry->loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
-  saver_->begin(point, kept_tensors(setup_.plan, *made_), trainer_->reader());
+  for (const auto& p : opening_.opened.registry->loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
+  saver_->begin(point, kept_tensors(setup_.plan, *made_), opening_.trainer->reader());
   if (!saves_beside()) finish_save();
 }
 
@@ -278,7 +235,7 @@ void Analysis::wrote(const std::string& name, const void* data, uint64_t size) {
     throw JobFault{ENG_INVALID, fmt::format("`{}` is no name for a result: it must be a file name of its own in the "
                                             "directory",
                                             name)};
-  trainer_->peers().lead([&] {
+  peers().lead([&] {
     dir_->write(name.c_str(), {static_cast<const char*>(data), size});
     return "";
   });
@@ -290,11 +247,15 @@ void Analysis::state(const char* status, int exit_code) const {
 }
 
 AnalysisEnd Analysis::work() {
-  const AnalysisStart start{directory_, opened_.config, setup_, *data_, *made_, from_};
-  const fs::path weights = weights_source(opened_.config);
-  const FactsOf facts{
-      start,  model_hash_, resolved_->hash, weights.empty() ? "" : fs::absolute(weights).lexically_normal().string(),
-      began_, 0,           member_.size()};
+  const AnalysisStart start{opening_.directory, config_, setup_, *opening_.data, *made_, from_};
+  const fs::path weights = weights_source(config_);
+  const FactsOf facts{start,
+                      model_hash_,
+                      opening_.resolved->hash,
+                      weights.empty() ? "" : fs::absolute(weights).lexically_normal().string(),
+                      began_,
+                      0,
+                      member_.size()};
   JobEnds ends;
   ends.begin = [this] { begin(); };
   ends.stop = [this] { return stop_asked(); };
@@ -307,9 +268,9 @@ AnalysisEnd Analysis::work() {
     begin();
     FactsOf mine = facts;
     mine.attempt = dir_ ? dir_->attempt() : 0;
-    return trainer_->peers().lead([&] { return facts_json(mine); });  // one text for all ranks
+    return peers().lead([&] { return facts_json(mine); });  // one text for all ranks
   };
-  JobHost host(setup_, *made_, *data_, *passes_, trainer_->peers(), std::move(ends));
+  JobHost host(setup_, *made_, *opening_.data, *passes_, peers(), std::move(ends));
   AnalysisEnd end;
   end.exit = host.run() ? Exit::done : Exit::stopped;
   begin();
@@ -328,7 +289,7 @@ auto Analysis::guarded(const Work& work) {
   } catch (...) {
     const Failure why = failure(std::current_exception());
     try {
-      if (dir_ && !directory_.empty()) state("failed", why.exit);
+      if (dir_ && !opening_.directory.empty()) state("failed", why.exit);
     } catch (const std::exception&) {  // the disk failed, and only the first error is reported
     }
     member_.failed(std::current_exception());

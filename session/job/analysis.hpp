@@ -7,9 +7,7 @@
 
 #include "session/checkpoint/saver.hpp"
 #include "session/job/made_job.hpp"
-#include "session/ranks/member.hpp"
-#include "session/run/open.hpp"
-#include "session/run/weights.hpp"
+#include "session/run/opening.hpp"
 
 namespace eng {
 
@@ -24,7 +22,7 @@ struct AnalysisRequest {
       out;  // the directory itself: new, empty, or an analysis to resume; "": a new one below [run] out
   std::optional<double> max_seconds = {};
   bool (*stop)() = nullptr;
-  std::function<void(const Config& config, Registry& registry, int64_t vocabulary)> build_data = {};
+  BuildData build_data = {};  // see OpeningOptions
 };
 
 struct AnalysisStart {
@@ -37,12 +35,8 @@ struct AnalysisStart {
 };
 
 // Called on the thread of the analysis, on rank 0 only.
-class AnalysisListener {
+class AnalysisListener : public OpeningListener {
  public:
-  virtual ~AnalysisListener() = default;
-  virtual void note(const std::string& text) = 0;
-  virtual void passed_over(const CheckpointRow& checkpoint) = 0;
-  virtual void reading(const std::filesystem::path& weights, uint64_t done, uint64_t all) = 0;  // bytes
   virtual void started(const AnalysisStart& start) = 0;
   // `phase` has done `done` of `all`; `note` is "" or a line.
   virtual void progress(const std::string& phase, uint64_t done, uint64_t all, const std::string& note) = 0;

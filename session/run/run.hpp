@@ -5,9 +5,7 @@
 
 #include <optional>
 
-#include "session/ranks/member.hpp"
-#include "session/run/open.hpp"
-#include "session/run/weights.hpp"
+#include "session/run/opening.hpp"
 #include "session/train/training.hpp"
 
 namespace eng {
@@ -27,8 +25,7 @@ struct RunRequest {
   bool tell_all = false;     // the listener hears of steps on each rank, with files or without
   // True if a configuration without [data] will do: every step is then given its batch.
   bool without_data = false;
-  // Builds the file that the data source needs, before Data is constructed; empty: the file must exist.
-  std::function<void(const Config& config, Registry& registry, int64_t vocabulary)> build_data;
+  BuildData build_data = {};  // see OpeningOptions
 };
 
 // The start of a rank: from which weights and at which step.
@@ -42,13 +39,10 @@ struct RunStart {
   std::string job = {};                       // of an analysis; "" for a run
 };
 
-// Called on the thread of the run, on rank 0 only (see RunRequest::tell_all), in this order; then, between steps, as a
-// Listener.
-class RunListener : public Listener {
+// Called on the thread of the run, on rank 0 only (see RunRequest::tell_all): as an OpeningListener, then `started`,
+// and between steps as a Listener.
+class RunListener : public Listener, public OpeningListener {
  public:
-  virtual void note(const std::string& text) = 0;                 // for example a key without effect
-  virtual void passed_over(const CheckpointRow& checkpoint) = 0;  // because it is damaged
-  virtual void reading(const std::filesystem::path& weights, uint64_t done, uint64_t all) = 0;  // bytes
   virtual void started(const RunStart& start) = 0;
 };
 

@@ -82,25 +82,16 @@ std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const 
   return found.path;
 }
 
-RunPlace find_place(const RunRequest& request, const Member& member, RunListener& listener) {
+RunPlace find_place(const RunRequest& request, RunListener& listener) {
   RunPlace place;
-  if (member.first()) {
-    if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
-    if (place.dir) {
-      remove_leftovers(place.dir->checkpoints().inside());
-      place.from = choose_checkpoint(request.resume, *place.dir, listener);
-    } else if (resume_step(request.resume) || request.resume == "must") {
-      throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");
-    }
+  if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
+  if (place.dir) {
+    remove_leftovers(place.dir->checkpoints().inside());
+    place.from = choose_checkpoint(request.resume, *place.dir, listener);
+  } else if (resume_step(request.resume) || request.resume == "must") {
+    throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");
   }
-  const std::string from = member.from_first(place.from ? place.from->string() : "");
-  if (!from.empty()) place.from = from;
   return place;
-}
-
-RunDir new_run(const RunRequest& request, const Config& config) {
-  if (!request.out.empty()) return RunDir::at(request.out);
-  return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
 }
 
 }  // namespace eng

@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "session/config/config_text.hpp"
+#include "session/checksum.hpp"
 #include "session/json.hpp"
 #include "session/planning/fits.hpp"
-#include "session/ranks/agree.hpp"
 #include "session/report/context.hpp"
 #include "session/shell.hpp"
 #include "session/version.hpp"
@@ -24,18 +23,16 @@ std::string model_hash(const Plan& plan) {
 
 }  // namespace
 
-ResolvedConfig::ResolvedConfig(const Config& config)
-    : text(resolved_text(config)), hash(Checksum::of(config_item(config).text)) {}
-
-void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
-                    const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
-                    bool again, const std::vector<Change>& changes) {
+void write_identity(const Opening& opening, const RunStart& start, const std::vector<Change>& changes) {
+  const RunDir& run = *opening.place.dir;
+  const Member& member = opening.member();
+  const Registry& registry = *opening.opened.registry;
   const Config& config = start.config;
   Json plugins = Json::array();
   for (const auto& p : registry.loaded())
     plugins.push_back(Json::ordered({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}}));
   Json folders = Json::array();
-  for (const auto& folder : plugin_folders) folders.push_back(folder.string());
+  for (const auto& folder : opening.opened.plugin_folders) folders.push_back(folder.string());
   Json changed = Json::array();
   for (const Change& c : changes)
     changed.push_back(Json::ordered({{"key", c.key}, {"before", c.before}, {"now", c.now}}));
@@ -49,7 +46,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
                      {"plugins", std::move(plugins)},
                      {"data_hash", start.data.info().content_hash},
                      {"model_hash", model_hash(start.setup.plan)},
-                     {"config_hash", resolved.hash},
+                     {"config_hash", opening.resolved->hash},
                      {"planned", Json::ordered({{"device_peak_bytes", peak.device}, {"host_peak_bytes", peak.host}})},
                      {"seeds", Json::ordered({{"seed", config.section("train").integer("seed")}})},
                      {"device", Json::ordered({{"plugin", start.setup.target.device},
@@ -73,9 +70,9 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
   // A command line or host name need not be UTF-8.
   run.write("run.json", identity.dump(2, true) + "\n");
   std::filesystem::path given = run.path() / "config.toml";
-  const bool keep = again && std::filesystem::exists(given);
+  const bool keep = opening.opened.before && std::filesystem::exists(given);
   if (!keep) run.write("config.toml", config.source());
-  run.write("config.resolved.toml", resolved.text);
+  run.write("config.resolved.toml", opening.resolved->text);
   run.write("plan.txt", plan_text(start.setup.plan, report_context(start.setup, config)));
 }
 

@@ -10,19 +10,10 @@
 
 namespace eng {
 
-// A configuration as it is written into a run directory, made once. The hash is of its values, those that all ranks
-// must have alike: neither comments nor where a value is from count.
-struct ResolvedConfig {
-  explicit ResolvedConfig(const Config& config);
-  std::string text, hash;
-};
-
 // Writes run.json (what must be equal to reproduce the run, with the records of its earlier attempts), config.toml,
-// config.resolved.toml and plan.txt. `again`: the run is resumed from its resolved configuration, and config.toml keeps
-// the user's text. `plugin_folders`: see Opened. `changes`: since the attempt before.
-void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
-                    const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
-                    bool again, const std::vector<Change>& changes);
+// config.resolved.toml and plan.txt into the directory of the opening, on rank 0. A run that is resumed from its
+// resolved configuration keeps the user's text in config.toml. `changes`: since the attempt before.
+void write_identity(const Opening& opening, const RunStart& start, const std::vector<Change>& changes);
 
 // Updates the run directory, then forwards each event.
 class Recorder final : public Listener {
