@@ -90,7 +90,7 @@ TEST_CASE("a number format from outside is tried, with the effect that its descr
   const auto half = std::find_if(all.begin(), all.end(), [](const eng::Offer& one) { return one.name == "half-bf16"; });
   REQUIRE(half != all.end());
   CHECK(eng::effect_between(all.front(), *half) == "weights in bf16");
-  // The same search without it makes fewer plans.
+  // Without it, this search makes fewer plans.
   const uint64_t memory = uint64_t{1} << 30;
   const eng::Config config =
       config_of("tiny", "none",
