@@ -1,74 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-rank adaptation (Hu et al. 2021): beside a linear map y = W x + b runs a path of its own,
 // y + alpha / rank * B A x, with A (rank, inputs) and B (outputs, rank). B begins as zero, so the model begins as it
-// was.
+// was. The transform is called `lora`; `low_rank` is its older name.
 #include "../common/model.hpp"
 #include "../common/plugin.hpp"
 #include "engine/transform.h"
 
 // clang-format off
+#define LORA_OPTIONS \
+  "[provides.options]\n" \
+  "rank = { type = 'int', default = 8, min = 1, help = 'width of the path' }\n" \
+  "ranks = { type = 'strings', default = [], help = 'other ranks for some maps: \"PATTERN=RANK\", the first pattern that matches the name of the map applies' }\n" \
+  "alpha = { type = 'float', above = 0, help = 'the path is scaled by alpha / rank; if absent, as the rank of the map' }\n" \
+  "rslora = { type = 'bool', default = false, help = 'the path is scaled by alpha / sqrt(rank) instead' }\n" \
+  "dropout = { type = 'float', default = 0.0, min = 0, max = 0.99, help = 'probability with which an input of the path is dropped in training' }\n" \
+  "init = { type = 'string', default = 'kaiming', choices = ['kaiming', 'normal'], help = 'of A: uniform up to 1 / sqrt(inputs), or normal with deviation 1 / rank' }\n" \
+  "freeze = { type = 'bool', default = true, help = 'the parameters of the model itself keep their values' }\n" \
+  "export = { type = 'bool', default = false, help = '`engine ckpt export` writes the path, too, under its own names' }\n"
+
 ENG_DESCRIPTION(R"([plugin]
 id = 'eng.low_rank'
 name = 'Low-rank adaptation'
-version = '0.1.0'
+version = '0.2.0'
 license = 'Apache-2.0'
 summary = 'a trained low-rank path beside linear maps'
 
 [[provides]]
 kind = ')" ENG_TRANSFORM_DRAFT R"('
-name = 'low_rank'
+name = 'lora'
 summary = 'adds a trained low-rank path to the linear maps of targets (LoRA)'
 
-[provides.options]
-rank = { type = 'int', default = 8, min = 1, help = 'width of the path' }
-alpha = { type = 'float', above = 0, help = 'the path is scaled by alpha / rank; as rank if absent' }
-dropout = { type = 'float', default = 0.0, min = 0, max = 0.99, help = 'probability with which an input of the path is dropped in training' }
-init = { type = 'string', default = 'kaiming', choices = ['kaiming', 'normal'], help = 'of A: uniform up to 1 / sqrt(inputs), or normal with deviation 1 / rank' }
-freeze = { type = 'bool', default = true, help = 'the parameters of the model itself keep their values' }
-export = { type = 'bool', default = false, help = '`engine ckpt export` writes the path, too, under its own names' }
-)")
+)" LORA_OPTIONS R"(
+[[provides]]
+kind = ')" ENG_TRANSFORM_DRAFT R"('
+name = 'low_rank'
+summary = 'the older name of lora'
+
+)" LORA_OPTIONS)
 // clang-format on
 
 namespace {
+
+// An op of the mamba plugin. Its last inputs, the reduced time step and the matrix that makes delta of it, only let its
+// backward compute delta again. Without them it keeps delta.
+constexpr const char* selective_scan = "eng.mamba.selective_scan/1";
+constexpr uint32_t scan_low = 7, scan_matrix = 8;
+
+// `*` is any text, `?` one character.
+bool matches(const char* pattern, const char* text) {
+  if (*pattern == '*') return matches(pattern + 1, text) || (*text && matches(pattern, text + 1));
+  return *pattern == *text ? !*text || matches(pattern + 1, text + 1)
+                           : *pattern == '?' && *text && matches(pattern + 1, text + 1);
+}
 
 class LowRank {
  public:
   LowRank(const eng_options* options, eng_error* error) {
     const model::Reader read(options, error);
     rank_ = read.size("rank");
-    scale_ = read.real_or("alpha", static_cast<double>(rank_)) / static_cast<double>(rank_);
+    alpha_ = read.real_or("alpha", 0);
+    root_ = read.flag("rslora");
     dropout_ = read.real("dropout");
     normal_ = read.text("init") == "normal";
     freeze_ = read.flag("freeze"), export_ = read.flag("export");
-    uint32_t targets = 0;
-    options->get_count(options, "targets", &targets, nullptr);
-    if (!targets) model::invalid("it needs targets: patterns of linear maps, for example [\"*.q_proj\", \"*.v_proj\"]");
+    for (const std::string& text : strings(options, "ranks")) read_rank(text);
+    const std::vector<std::string> targets = strings(options, "targets");
+    if (targets.empty())
+      model::invalid("it needs targets: \"all-linear\", or patterns of linear maps such as \"*.q_proj\"");
+    all_ = std::find(targets.begin(), targets.end(), "all-linear") != targets.end();
+    if (all_ && targets.size() > 1) model::invalid("\"all-linear\" stands alone in targets: it names every linear map");
   }
 
   void apply(eng_build* b, const eng_transform_call& call, eng_id* out) const {
+    const std::string op = call.op;
+    if (op == selective_scan && call.n_in > scan_matrix && reads_targeted(call, scan_matrix)) {
+      std::vector<eng_id> in(call.in, call.in + call.n_in);
+      in[scan_low] = in[scan_matrix] = 0;
+      b->api->emit(b, selective_scan, in.data(), call.n_in, out, call.n_out, call.attrs, call.n_attrs, nullptr);
+      return;
+    }
+    const bool relu = op == ENG_OP_LINEAR_RELU, linear = relu || op == ENG_OP_LINEAR;
+    const bool layer = call.block > 0 && call.block + 1 < call.blocks;
+    if (all_ && !(linear && layer && reads_targeted(call, 1))) return;
     const eng_transform_param& weight = matrix_of(call);
-    const std::string op = call.op, name = weight.name;
-    const bool relu = op == ENG_OP_LINEAR_RELU;
+    const std::string name = weight.name;
     // An op that also reads the weight would not see the path.
-    if ((!relu && op != ENG_OP_LINEAR) || weight.input != 1)
+    if (!linear || weight.input != 1)
       model::invalid(name + " is read by " + op + ": a low-rank path stands for the weight of " ENG_OP_LINEAR " alone");
     const int64_t rows = weight.shape->dims[0], columns = weight.shape->dims[1];
-    if (rank_ > std::min(rows, columns))
-      model::invalid("rank is " + std::to_string(rank_) + ", but " + name + " is " + std::to_string(rows) + " x " +
-                     std::to_string(columns));
     const std::string map = name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name;
+    const int64_t rank = rank_of(map);
+    if (rank > std::min(rows, columns))
+      model::invalid("rank is " + std::to_string(rank) + ", but " + name + " is " + std::to_string(rows) + " x " +
+                     std::to_string(columns) + "; `ranks` gives single maps another one");
+    const double divisor = static_cast<double>(rank), alpha = alpha_ > 0 ? alpha_ : divisor;
     const uint32_t flags =
         ENG_PARAM_OPTIONAL | (export_ ? 0u : ENG_PARAM_NOT_EXPORTED) | (weight.flags & ENG_PARAM_FP32);
-    const double limit = 1.0 / std::sqrt(static_cast<double>(columns));
-    const eng_attr uniform[2] = {{"low", 0, -limit}, {"high", 0, limit}},
-                   normal[2] = {{"mean", 0, 0.0}, {"std", 0, 1.0 / static_cast<double>(rank_)}};
-    const eng_attr zero = {.key = "value", .i = 0, .f = 0.0};
-    const eng_id down = matrix(b, map + ".lora_A.weight", rank_, columns, flags,
-                               normal_ ? ENG_OP_INIT_NORMAL : ENG_OP_INIT_UNIFORM, normal_ ? normal : uniform, 2);
-    const eng_id up = matrix(b, map + ".lora_B.weight", rows, rank_, flags, ENG_OP_INIT_CONSTANT, &zero, 1);
+    const eng_id down = model::param(
+        b, map + ".lora_A.weight", {rank, columns}, flags,
+        normal_ ? model::normal(1.0 / divisor) : model::uniform(1.0 / std::sqrt(static_cast<double>(columns))));
+    const eng_id up = model::param(b, map + ".lora_B.weight", {rows, rank}, flags, model::constant(0.0));
     const eng_id x = call.in[0], y = eng_linear(b, x, call.in[1], call.n_in > 2 ? call.in[2] : 0);  // (..., rows)
-    const eng_id low = eng_scale(b, eng_linear(b, eng_dropout(b, x, dropout_), down, 0), scale_);   // (..., rank)
-    const eng_id path = eng_linear(b, low, up, 0);                                                  // (..., rows)
+    const eng_id low = eng_scale(b, eng_linear(b, eng_dropout(b, x, dropout_), down, 0),
+                                 alpha / (root_ ? std::sqrt(divisor) : divisor));  // (..., rank)
+    const eng_id path = eng_linear(b, low, up, 0);                                 // (..., rows)
     const eng_id sum = eng_add(b, y, path);
     out[0] = relu ? eng_activation(b, sum, ENG_ACT_RELU) : sum;
   }
@@ -85,25 +120,42 @@ class LowRank {
     const auto* found = std::find_if(first, last, [](const auto& p) { return p.targeted && p.shape->ndim == 2; });
     return found != last ? *found : *std::find_if(first, last - 1, [](const auto& p) { return p.targeted != 0; });
   }
-  static eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, uint32_t flags,
-                       const char* init_op, const eng_attr* init, uint32_t n_init) {
-    const int64_t dims[2] = {rows, columns};
-    const eng_param param = {.struct_size = sizeof(eng_param),
-                             .flags = flags,
-                             .name = name.c_str(),
-                             .init_op = init_op,
-                             .init = init,
-                             .dims = dims,
-                             .n_init = n_init,
-                             .ndim = 2};
-    eng_id id = 0;
-    b->api->param(b, &param, &id, nullptr);
-    return id;
+  // True if this input is a matrix of the model that a target names.
+  static bool reads_targeted(const eng_transform_call& call, uint32_t input) {
+    return std::any_of(call.params, call.params + call.n_params, [&](const eng_transform_param& p) {
+      return p.input == input && p.targeted && !*p.added_by && p.shape->ndim == 2;
+    });
+  }
+  static std::vector<std::string> strings(const eng_options* options, const char* key) {
+    uint32_t count = 0;
+    options->get_count(options, key, &count, nullptr);
+    std::vector<std::string> out;
+    for (uint32_t i = 0; i < count; ++i) {
+      const char* text = "";
+      options->get_string_at(options, key, i, &text, nullptr);
+      out.push_back(text);
+    }
+    return out;
+  }
+  void read_rank(const std::string& text) {
+    const size_t at = text.rfind('=');
+    const std::string digits = at == std::string::npos ? "" : text.substr(at + 1);
+    const bool number =
+        !digits.empty() && digits.size() < 8 && digits.find_first_not_of("0123456789") == std::string::npos;
+    if (at == 0 || !number || std::stoll(digits) < 1)
+      model::invalid("ranks has \"" + text + "\"; it must be PATTERN=RANK, for example \"*.down_proj=16\"");
+    ranks_.emplace_back(text.substr(0, at), std::stoll(digits));
+  }
+  int64_t rank_of(const std::string& map) const {
+    for (const auto& [pattern, rank] : ranks_)
+      if (matches(pattern.c_str(), map.c_str())) return rank;
+    return rank_;
   }
 
   int64_t rank_ = 0;
-  double scale_ = 1, dropout_ = 0;
-  bool normal_ = false, freeze_ = true, export_ = false;
+  std::vector<std::pair<std::string, int64_t>> ranks_;  // patterns of maps
+  double alpha_ = 0, dropout_ = 0;                      // alpha 0: as the rank
+  bool root_ = false, all_ = false, normal_ = false, freeze_ = true, export_ = false;
 };
 
 eng_status create(const eng_options* options, void** self, eng_error* error) {
@@ -137,7 +189,8 @@ const char* describe() {
 }
 
 const void* get_interface(const char* kind, const char* name) {
-  return common::Asked{kind, name}(ENG_TRANSFORM_KIND, "low_rank") ? &table : nullptr;
+  const common::Asked asked{kind, name};
+  return asked(ENG_TRANSFORM_KIND, "lora") || asked(ENG_TRANSFORM_KIND, "low_rank") ? &table : nullptr;
 }
 
 const eng_plugin plugin = common::plain_plugin(describe, get_interface);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -102,15 +103,25 @@ class Writer {
   std::map<std::string, std::pair<Shard*, Checksum>> sums_;
 };
 
+// Elements of a parameter in the type of the export, with what is merged into it.
+void convert_merged(const TensorSpec& t, uint64_t first, uint64_t count, const void* stored, const Merged& merged,
+                    int32_t dtype, void* out) {
+  if (!merged.has(t.name)) return convert(t.dtype, stored, dtype, out, count);
+  std::vector<float> values(count);
+  convert(t.dtype, stored, ENG_F32, values.data(), count);
+  merged.add(t.name, first, values);
+  convert(ENG_F32, values.data(), dtype, out, count);
+}
+
 // A checkpoint delivers its tensors in its own order, which is that of the shards.
-void copy_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters, int32_t dtype,
-                  Writer& writer) {
+void copy_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters, const Merged& merged,
+                  int32_t dtype, Writer& writer) {
   std::vector<char> memory;
-  const Fill fill = [&](const TensorSpec& t, uint64_t, uint64_t count, const void* host) {
+  const Fill fill = [&](const TensorSpec& t, uint64_t first, uint64_t count, const void* host) {
     if (!t.exported) return;
     const uint64_t bytes = count * dtype_size(dtype);
     if (memory.size() < bytes) memory.resize(bytes);
-    convert(t.dtype, host, dtype, memory.data(), count);
+    convert_merged(t, first, count, host, merged, dtype, memory.data());
     writer.write(t.name, memory.data(), count);
   };
   load_checkpoint(checkpoint, whole(parameters), fill, {}, kParameterRole);
@@ -118,8 +129,8 @@ void copy_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& par
 
 // If the files have other tensors than the model: each is gathered from the checkpoint, after all of this was checked.
 void rearrange_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters,
-                       const std::vector<ManifestTensor>& exported, const Arrangement& arranged, int32_t dtype,
-                       Writer& writer) {
+                       const std::vector<ManifestTensor>& exported, const Arrangement& arranged, const Merged& merged,
+                       int32_t dtype, Writer& writer) {
   load_checkpoint(
       checkpoint, whole(parameters), [](auto&&...) {}, {}, kParameterRole);
   const OpenCheckpoint in(checkpoint);
@@ -128,7 +139,7 @@ void rearrange_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>
     const ManifestTensor& t = exported[source];
     stored.resize(std::max<uint64_t>(stored.size(), count * dtype_size(t.dtype)));
     in.read(t, first, count, stored.data());
-    convert(t.dtype, stored.data(), dtype, to, count);
+    convert_merged(t, first, count, stored.data(), merged, dtype, to);
   };
   for (size_t k = 0; k < arranged.files.size(); ++k) {
     const TensorShape& t = arranged.files[k];
@@ -173,38 +184,48 @@ fs::path new_folder_beside(const fs::path& name) {
   return made;
 }
 
+// The absolute name of a new or empty directory, without a slash at its end.
+fs::path target_name(const fs::path& to) {
+  std::error_code none;
+  if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
+    throw Error(Exit::usage, to.string() + " already exists", "give --to a new directory");
+  const fs::path target = fs::absolute(to).lexically_normal();
+  return target.has_filename() ? target : target.parent_path();
+}
+
 }  // namespace
 
 Exported export_weights(const fs::path& checkpoint, const Config& config, const PluginSchema& plugin,
                         const fs::path& origin, const TokenizerSource& tokenizer, const fs::path& to, int32_t dtype,
-                        uint64_t shard_bytes) {
+                        uint64_t shard_bytes, const std::vector<Adapter>& merged) {
   const Section& model = config.section("model");
   if (pretrained_of(plugin).model_types.empty())
     throw Error(Exit::usage,
                 fmt::format("plugin `{}` does not say how its config.json is written", model.string("plugin")),
                 "it needs [provides.pretrained] in its description");
   std::error_code none;
-  if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
-    throw Error(Exit::usage, to.string() + " already exists", "give --to a new directory");
+  const fs::path name = target_name(to);
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
+  for (ManifestTensor& t : stored)  // what is merged is not written beside its map, too
+    if (std::any_of(merged.begin(), merged.end(), [&](const Adapter& a) { return t.name == a.a() || t.name == a.b(); }))
+      t.exported = false;
   std::vector<ManifestTensor> exported = stored;
   std::erase_if(exported, [](const ManifestTensor& t) { return !t.exported; });
   std::vector<TensorShape> shapes;
   for (const ManifestTensor& t : exported) shapes.push_back({t.name, t.shape});
   const Arrangement arranged = arrange(shapes, pretrained_of(plugin), checkpoint.string());
   std::vector<Shard> shards = divide(arranged.files, dtype, shard_bytes);
-  const fs::path target = fs::absolute(to).lexically_normal(),
-                 name = target.has_filename() ? target : target.parent_path();
   Exported out{0, arranged.files.size(), shards.size(), stored.size() - exported.size(), {}, {}};
   const fs::path temporary = new_folder_beside(name);
   try {
     Writer writer(temporary, shards, dtype);
     const std::vector<TensorSpec> parameters(stored.begin(), stored.end());
+    const Merged paths(OpenCheckpoint(checkpoint), merged);
     if (arranged.plain())
-      copy_tensors(checkpoint, parameters, dtype, writer);
+      copy_tensors(checkpoint, parameters, paths, dtype, writer);
     else
-      rearrange_tensors(checkpoint, parameters, exported, arranged, dtype, writer);
+      rearrange_tensors(checkpoint, parameters, exported, arranged, paths, dtype, writer);
     const auto sums = writer.finish();
     Json before = Json::object();
     if (!origin.empty()) {
@@ -235,6 +256,69 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
     throw;
   }
   for (const Shard& shard : shards) out.bytes += shard.data_bytes();
+  return out;
+}
+
+Exported export_adapter(const fs::path& checkpoint, const Config& config, const PluginSchema& plugin,
+                        const fs::path& origin, const fs::path& to, int32_t dtype) {
+  const fs::path name = target_name(to);
+  std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
+  std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
+  const std::vector<TensorSpec> parameters(stored.begin(), stored.end());
+  const std::vector<Adapter> adapters = adapters_of(config, parameters);
+  if (adapters.empty())
+    throw Error(Exit::usage, checkpoint.string() + " has no adapter: the run has no transform `lora`",
+                "leave --format out to export the model");
+  std::vector<TensorShape> model;
+  std::map<std::string, const ManifestTensor*> by_name;
+  for (const ManifestTensor& t : stored) {
+    by_name[t.name] = &t;
+    if (!t.name.ends_with(".lora_A.weight") && !t.name.ends_with(".lora_B.weight")) model.push_back({t.name, t.shape});
+  }
+  const Arrangement arranged = arrange(model, pretrained_of(plugin), checkpoint.string());
+  Shard shard{"adapter_model.safetensors", {}, {}};
+  for (const Adapter& a : adapters) {
+    // A tensor of the files that is this matrix alone, not transposed.
+    const bool same = std::any_of(arranged.from_model.begin(), arranged.from_model.end(), [&](const Arranged& made) {
+      return made.plain() && model[made.parts[0].source].name == a.weight;
+    });
+    if (!same)
+      throw Error(Exit::usage, a.weight + " is joined or transposed in the files of this model",
+                  "PEFT has no adapter for it; export the model with --merge");
+    for (const std::string& own : {a.a(), a.b()})
+      shard.tensors.push_back({peft_name(own), dtype, by_name.at(own)->shape});
+  }
+  shard.header = safetensors_header(shard.tensors, {{"format", "pt"}});
+  load_checkpoint(
+      checkpoint, whole(parameters), [](auto&&...) {}, {}, kParameterRole);  // every byte is checked
+  std::vector<Shard> shards;
+  shards.push_back(std::move(shard));
+  const Exported out{shards[0].data_bytes(), 2 * adapters.size(), 1, 0, {}, {}};
+  const fs::path temporary = new_folder_beside(name);
+  try {
+    Writer writer(temporary, shards, dtype);
+    const OpenCheckpoint in(checkpoint);
+    std::vector<char> values, written;
+    for (const Adapter& a : adapters)
+      for (const std::string& own : {a.a(), a.b()}) {
+        const ManifestTensor& t = *by_name.at(own);
+        const uint64_t count = element_count(t.shape, t.name);
+        values.resize(count * dtype_size(t.dtype)), written.resize(count * dtype_size(dtype));
+        in.read(t, 0, count, values.data());
+        convert(t.dtype, values.data(), dtype, written.data(), count);
+        writer.write(peft_name(own), written.data(), count);
+      }
+    const auto sums = writer.finish();
+    const std::string base = origin.empty() ? "" : fs::absolute(origin).lexically_normal().string();
+    write_text(temporary / "adapter_config.json", peft_config(adapters, parameters, base).dump(2) + "\n");
+    verify(temporary, shards, sums);
+    sync_directory(temporary);
+    rename_durably(temporary, name);
+  } catch (...) {
+    std::error_code none;
+    fs::remove_all(temporary, none);
+    throw;
+  }
   return out;
 }
 

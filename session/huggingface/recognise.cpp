@@ -236,7 +236,7 @@ std::optional<Mistaken> recognise_adapter(const fs::path& folder) {
     if (fs::exists(folder / name, none))
       return Mistaken{
           fmt::format("is a LoRA adapter (`{}`), not a model", name),
-          "adapters are not read: merge it into its model with peft, "
+          "name its base model here, and the adapter in model.adapter, with the transform lora; or merge it with peft, "
           "`AutoPeftModelForCausalLM.from_pretrained(DIR).merge_and_unload().save_pretrained(OUT)`, and name OUT"};
   return std::nullopt;
 }

@@ -19,7 +19,7 @@ uint32_t adopt(Model& model, const Reference& reference, uint32_t p) {
   if (reference.shares && reference.training && !model.params[p].frozen)
     throw Error(Exit::usage,
                 fmt::format("the reference has the weights of the model itself, but {} is trained", own.name),
-                "freeze them, as the transform low_rank does, or name the weights of the reference: reference.from");
+                "freeze them, as the transform lora does, or name the weights of the reference: reference.from");
   if (reference.shares) return p;
   own.name = "reference." + own.name;
   own.flags |= ENG_PARAM_FROZEN | ENG_PARAM_NOT_EXPORTED | of_reference;

@@ -32,7 +32,7 @@ void choose_packed(Model& model, const Precision& precision, const std::vector<s
   if (!any)
     throw Error(Exit::usage,
                 fmt::format("precision {} packs frozen matrices of layers, and this model has none", precision.name),
-                "freeze them ([train] freeze, or a transform such as low_rank), or leave precision.frozen out");
+                "freeze them ([train] freeze, or a transform such as lora), or leave precision.frozen out");
 }
 
 }  // namespace eng

@@ -8,6 +8,7 @@
 #include "session/config/schemas.hpp"
 #include "session/config/source.hpp"
 #include "session/file.hpp"
+#include "session/huggingface/adapter.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/huggingface/recognise.hpp"
@@ -49,7 +50,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;
   const auto* model = document.find("model");
   for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{}) {
-    if (key == "from" || key == "preset") continue;
+    if (key == "from" || key == "adapter" || key == "preset") continue;
     Setting& setting = out.settings[key] = {given.value, given.held ? "default" : file.string(), !given.held};
     const Option* option = schema ? find_option(schema->options, key) : nullptr;
     const Misfit wrong = option ? fit(*option, setting.value) : Misfit();
@@ -217,6 +218,8 @@ std::function<void(const Model&)> weights_check(const Config& config, const Regi
   return [&config, &registry](const Model& model) {
     if (const fs::path source = weights_source(config); !source.empty())
       load_weights(find_weights(source), pretrained_table(config, registry), parameters_of(model, false), {});
+    if (const fs::path adapter = adapter_source(config); !adapter.empty())
+      load_adapter(adapter, config, parameters_of(model, false), {});
     const std::vector<TensorShare> reference = parameters_of(model, true);
     if (const fs::path source = reference_source(config); !reference.empty() && !source.empty()) {
       compare_models(source, config, registry);
@@ -250,9 +253,12 @@ const Pretrained& pretrained_table(const Config& config, const Registry& registr
 Weights weights_of(const fs::path& directory, const Config& config, const Registry& registry,
                    const WeightsProgress& progress) {
   if (directory.empty()) return {};
-  return [directory, &table = pretrained_table(config, registry), progress](const auto& parameters, const Fill& fill,
-                                                                            const Peers& peers) {
+  // A run that was trained further has its own paths.
+  const fs::path adapter = directory == weights_source(config) ? adapter_source(config) : fs::path();
+  return [directory, adapter, &config, &table = pretrained_table(config, registry), progress](
+             const auto& parameters, const Fill& fill, const Peers& peers) {
     load_weights(find_weights(directory, peers), table, parameters, fill, progress, peers);
+    if (!adapter.empty()) peers.agree([&] { return load_adapter(adapter, config, parameters, fill), ""; });
   };
 }
 

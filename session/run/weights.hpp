@@ -48,7 +48,8 @@ ReferenceWeights reference_weights(const Config& config, const Registry& registr
 // That of the configured model plugin.
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);
 
-// For Trainer::initialise; none for "". Borrows the registry.
+// For Trainer::initialise; none for "". If `directory` is [model] from, also the paths of [model] adapter. Borrows the
+// configuration and the registry.
 Weights weights_of(const std::filesystem::path& directory, const Config& config, const Registry& registry,
                    const WeightsProgress& progress = {});
 

@@ -109,6 +109,75 @@ TEST_CASE("a transform starts from weights that know nothing of it", "[cli]") {
   CHECK(run("adapted.toml", "begun", bare) == run("config.toml", "without", bare));
 }
 
+TEST_CASE("an adapter is exported as PEFT has it, merged, and read back", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string config = read(scratch / "config.toml");
+  const std::string lora =
+      "\n[[transforms]]\nplugin = \"lora\"\nrank = 4\nalpha = 6.0\ndropout = 0.1\n"
+      "ranks = [\"*.k_proj=2\"]\ntargets = [\"all-linear\"]\n";
+  scratch.write("adapted.toml", config + lora);
+  const std::string plan = good(scratch, {"plan", "adapted.toml"}).out;
+  CHECK(has(plan, "lora replaces 14 calls in 2 of 4 blocks, adds 28 tensors, freezes "));
+  CHECK(has(plan, "; maps: down_proj 2, gate_proj 2, k_proj 2, o_proj 2, q_proj 2, up_proj 2, v_proj 2; trained: "));
+  good(scratch, {"run", "adapted.toml", "--out", "trained", "train.steps=4"});
+  CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "base"}).err, "28 tensors are left out"));
+  CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "adapter", "--format", "peft"}).out, "of 14 maps"));
+  CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "merged", "--merge"}).out, "paths of 14 maps"));
+  const Json about = Json::parse(read(scratch / "adapter" / "adapter_config.json"));
+  CHECK(about["r"] == 4);
+  CHECK(about["lora_alpha"] == 6);
+  CHECK(about["target_modules"].size() == 7);
+  CHECK(about["rank_pattern"]["model.layers.1.self_attn.k_proj"] == 2);
+  const auto names = tensor_names(scratch / "adapter" / "adapter_model.safetensors");
+  CHECK(names.size() == 28);
+  for (const std::string& name : names) CHECK(has(name, "base_model.model.model.layers."));
+
+  const auto loss = [&](const std::string& target, Args more) {
+    const Args data = {"data.paths=[\"text.txt\"]", "train.sequence_length=32", "train.micro_batch=2", "--all",
+                       "--json"};
+    Args args = {"eval", target};
+    args.insert(args.end(), data.begin(), data.end());
+    args.insert(args.end(), more.begin(), more.end());
+    return double(Json::parse(good(scratch, args).out).at("loss"));
+  };
+  const std::string adapter = "model.adapter=" + (scratch / "adapter").string();
+  const std::string same =
+      "transforms=[{plugin=\"lora\",targets=[\"all-linear\"],rank=4,alpha=6.0,ranks=[\"*.k_proj=2\"]}]";
+  const double trained = loss("trained", {});
+  CHECK(loss("base", {adapter, same}) == trained);
+  CHECK(loss("merged", {}) == Approx(trained).epsilon(1e-6));
+  CHECK(loss("base", {}) != Approx(trained).epsilon(1e-6));
+  CHECK_FALSE(good(scratch, {"generate", "base", "a", "--tokens", "4", adapter, same}).out.empty());
+
+  // A run from the adapter is a run from the run that trained it.
+  const auto begun = [&](const std::string& out, const Args& from) {
+    Args args = {"run", "adapted.toml", "--out", out, "train.steps=2", "--unset", "model.preset"};
+    args.insert(args.end(), from.begin(), from.end());
+    good(scratch, args);
+    return column(scratch / out, "loss");
+  };
+  CHECK(begun("first", {"model.from=" + (scratch / "base").string(), adapter}) ==
+        begun("second", {"model.from=" + (scratch / "trained").string()}));
+  good(scratch, {"run", "first", "train.steps=3"});
+
+  const auto refused = [&](const Args& args, int code, const char* said) {
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    CHECK(result.exit == code);
+    CHECK(has(result.err, said));
+  };
+  refused({"check", "adapted.toml", adapter}, 2, "[model] adapter needs the weights of its model");
+  refused({"ckpt", "export", "trained", "--to", "x", "--merge", "--format", "peft"}, 2, "leave one of them out");
+  good(scratch, {"run", "config.toml", "--out", "plain", "train.steps=1"});
+  refused({"ckpt", "export", "plain", "--to", "x", "--merge"}, 2, "no adapter to merge");
+  refused({"ckpt", "export", "plain", "--to", "x", "--format", "peft"}, 2, "has no adapter");
+  const std::string from = "model.from=" + (scratch / "base").string();
+  refused({"check", "config.toml", "--unset", "model.preset", from, adapter}, 9, "no transform `lora`");
+  refused({"check", "adapted.toml", "--unset", "model.preset", from, "model.adapter=" + (scratch / "base").string()}, 2,
+          "has no adapter_config.json");
+}
+
 TEST_CASE("mistakes in [[transforms]] are reported", "[cli]") {
   Scratch scratch;
   scratch.config();

@@ -337,9 +337,28 @@ TEST_CASE("the low-rank path of a map has right gradients in every model") {
                           11),
                   6);
   check_gradients(Checked(adapted("mamba", "num_hidden_layers = 2\nstate_size = 2\ntime_step_rank = 2\n",
-                                  {"*.in_proj", "*.x_proj", "*.out_proj"}),
+                                  {"*.in_proj", "*.x_proj", "*.dt_proj", "*.out_proj"}),
                           11),
-                  12);
+                  16);
+}
+
+TEST_CASE("the scale and the rank of a path are those of its map") {
+  const auto path = [](std::map<std::string, eng::Value> more) {
+    more["freeze"] = false;
+    return Chain({low_rank({"*.w"}, std::move(more))}).traced();
+  };
+  const auto scale = [&](std::map<std::string, eng::Value> more) {
+    const eng::Model model = path(std::move(more));
+    for (const eng::Node& node : model.templates.at(model.blocks[1].tmpl).graph.nodes)
+      if (node.op->id == std::string(ENG_OP_SCALE)) return node.attrs.f("factor");
+    return 0.0;
+  };
+  CHECK(scale({{"rank", int64_t{4}}}) == 1);
+  CHECK(scale({{"rank", int64_t{4}}, {"alpha", 6.0}}) == 1.5);
+  CHECK(scale({{"rank", int64_t{4}}, {"alpha", 6.0}, {"rslora", true}}) == 3);
+  const eng::Model model = path({{"rank", int64_t{1}}, {"ranks", std::vector<std::string>{"layers.1*=3", "*=2"}}});
+  for (const eng::Parameter& p : model.params)
+    if (p.name.ends_with(".lora_A.weight")) CHECK(p.desc.dims[0] == (p.name.starts_with("layers.1") ? 3 : 2));
 }
 
 TEST_CASE("the low-rank path refuses what it cannot follow") {
@@ -353,8 +372,12 @@ TEST_CASE("the low-rank path refuses what it cannot follow") {
   CHECK_THAT(refused({}), Contains("it needs targets"));
   CHECK_THAT(refused({"table"}), Contains("table is read by eng.embedding/1"));
   CHECK_THAT(refused({"*.w"}, {{"rank", int64_t{5}}}), Contains("rank is 5, but layers.0.w.weight is 4 x 4"));
-  CHECK_THROWS_WITH(adapted("mamba", "num_hidden_layers = 1\nstate_size = 2\ntime_step_rank = 2\n", {"*.dt_proj"}),
-                    Contains("dt_proj.weight is read by eng.mamba."));
+  CHECK_THROWS_WITH(adapted("mamba", "num_hidden_layers = 1\nstate_size = 2\ntime_step_rank = 2\n", {"*.A_log"}),
+                    Contains("A_log is read by eng.mamba."));
+  using Texts = std::vector<std::string>;
+  for (const char* wrong : {"*.w", "=2", "*.w=", "*.w=0", "*.w=two"})
+    CHECK_THAT(refused({"*.w"}, {{"ranks", Texts{wrong}}}), Contains("it must be PATTERN=RANK"));
+  CHECK_THAT(refused({"all-linear", "*.w"}), Contains("\"all-linear\" stands alone"));
 }
 
 }  // namespace transform_test

@@ -48,7 +48,8 @@ std::vector<CheckpointRow> rows_of(const fs::path& directory, bool every_byte) {
 }
 
 struct ExportFlags {
-  std::string target, to, dtype = "f32";
+  std::string target, to, dtype = "f32", format = "hf";
+  bool merge = false;
   uint64_t shard_bytes = 5'000'000'000;
 };
 
@@ -80,11 +81,32 @@ void export_run(const Common& common, const ExportFlags& flags) {
   const int32_t dtype = flags.dtype == "f32" ? ENG_F32 : flags.dtype == "bf16" ? ENG_BF16 : ENG_F16;
   const fs::path source = weights_source(config),
                  origin = weights_kind(source) == WeightsKind::hugging_face ? source : fs::path();
+  if (flags.format == "peft") {
+    if (flags.merge)
+      throw Error(Exit::usage, "--merge writes a whole model, --format peft the adapter alone",
+                  "leave one of them out");
+    const Exported out = export_adapter(checkpoint, config, plugin->schema, origin, flags.to, dtype);
+    print_out("wrote {}: an adapter of {} maps, {} tensors of {}, {} bytes, read back and compared\n", flags.to,
+              out.tensors / 2, out.tensors, flags.dtype, out.bytes);
+    return;
+  }
+  std::vector<Adapter> merged;
+  if (flags.merge) {
+    std::vector<TensorSpec> parameters;
+    for (const ManifestTensor& t : read_manifest(checkpoint).tensors)
+      if (t.role == kParameterRole) parameters.push_back(t);
+    merged = adapters_of(config, parameters);
+    if (merged.empty())
+      throw Error(Exit::usage, flags.target + " has no adapter to merge: the run has no transform `lora`",
+                  "leave --merge out");
+  }
   const Exported out = export_weights(checkpoint, config, plugin->schema, origin, data_tokenizer(*registry, config),
-                                      flags.to, dtype, flags.shard_bytes);
+                                      flags.to, dtype, flags.shard_bytes, merged);
   print_out("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
             flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
-  if (out.left)
+  if (flags.merge)
+    print_out("merged the paths of {} maps into their weights\n", merged.size());
+  else if (out.left)
     print_err("note: {} tensors are left out: a transform says that they are for checkpoints alone\n", out.left);
   if (!out.copied.empty()) print_out("copied {}\n", fmt::join(out.copied, ", "));
   if (!out.tokenizer.empty()) print_out("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
@@ -243,6 +265,10 @@ void add_ckpt(CLI::App& app, Common& common) {
   out->add_option("--to", flags->to, "the directory to write: new or empty")->required();
   out->add_option("--dtype", flags->dtype, "element type: f32 (default), bf16, f16")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  out->add_option("--format", flags->format,
+                  "hf (default): the model; peft: the adapter that the transform lora trained")
+      ->check(CLI::IsMember({"hf", "peft"}));
+  out->add_flag("--merge", flags->merge, "add the adapter to the weights of its maps");
   out->add_option("--shard-bytes", flags->shard_bytes, "size limit of a file of weights; 5 GB by default")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   out->callback([&common, flags] { export_run(common, *flags); });

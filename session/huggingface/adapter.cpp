@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/huggingface/adapter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/config/names.hpp"
+#include "session/checkpoint/convert.hpp"
+#include "session/file.hpp"
+#include "session/huggingface/arrangement.hpp"
+
+namespace eng {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string peft_prefix = "base_model.model.", ending_a = ".lora_A.weight";
+
+std::string map_end(const std::string& map) {
+  return map.substr(map.rfind('.') + 1);
+}
+
+double entry_number(const Table& entry, const char* key, double fallback) {
+  const auto found = entry.values.find(key);
+  if (found == entry.values.end()) return fallback;
+  if (const auto* whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
+  const auto* real = std::get_if<double>(&found->second);
+  return real ? *real : fallback;
+}
+
+// True if an entry of [[transforms]] is `lora` and names this map.
+bool takes_map(const Table& entry, const Adapter& adapter) {
+  const auto* plugin = std::get_if<std::string>(&entry.values.at("plugin"));
+  if (!plugin || (*plugin != "lora" && *plugin != "low_rank")) return false;
+  const auto found = entry.values.find("targets");
+  const auto* targets = found == entry.values.end() ? nullptr : std::get_if<std::vector<std::string>>(&found->second);
+  return targets && std::any_of(targets->begin(), targets->end(), [&](const std::string& target) {
+           return target == "all-linear" || matches(target, adapter.map) || matches(target, adapter.weight);
+         });
+}
+
+// A number as Python would write it: 16, not 16.0.
+Json python_number(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+}
+
+// The keys of adapter_config.json that change numbers in a way that the transform has not.
+void refuse_other_kinds(const Json& json, const std::string& where) {
+  const auto refused = [&](const std::string& what) {
+    throw Error(Exit::usage, where + ": " + what + " is not supported",
+                "merge the adapter into its model with peft (merge_and_unload), and start from that");
+  };
+  const auto empty = [](const Json& value) {
+    return value.is_null() || ((value.is_array() || value.is_object()) && !value.size()) ||
+           (value.is_boolean() && !value.boolean());
+  };
+  if (!json.is_object()) refuse(where, "is no object");
+  if (json.text_at("peft_type") != "LORA") refused("peft_type `" + json.text_at("peft_type") + "`");
+  for (const char* key : {"modules_to_save", "layer_replication", "lora_bias", "target_parameters",
+                          "trainable_token_indices", "alora_invocation_tokens"})
+    if (!empty(json.get(key))) refused(key);
+  for (const auto& [key, value] : json.members()) {
+    const bool variant = key.starts_with("use_") && key != "use_rslora";
+    const bool other = key.ends_with("_config") && key != "eva_config" && key != "megatron_config";
+    if ((variant || other) && !empty(value)) refused(key);
+  }
+  if (json.contains("bias") && json.text_at("bias") != "none") refused("bias `" + json.text_at("bias") + "`");
+  // Other ways of initialisation change the weights of the model, too, and are saved as their difference.
+  const Json& init = json.get("init_lora_weights");
+  if (init.is_string() && init.text() != "gaussian" && init.text() != "eva" && init.text() != "orthogonal")
+    refused("init_lora_weights `" + init.text() + "`");
+}
+
+double adapter_number(const Json& json, const char* key, const std::string& where) {
+  const Json& value = json.get(key);
+  if (!value.is_number() || !(value.number() > 0)) refuse(where, fmt::format("`{}` is no number above 0", key));
+  return value.number();
+}
+
+// The alpha of a map. Patterns are regular expressions in PEFT; only names of maps or their ends are understood.
+double alpha_of(const Json& json, const std::string& map, double fallback, const std::string& where) {
+  const Json& patterns = json.get("alpha_pattern");
+  std::optional<double> out;
+  if (patterns.is_object())
+    for (const auto& [pattern, value] : patterns.members()) {
+      if (!std::all_of(pattern.begin(), pattern.end(),
+                       [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; }))
+        refuse(where, "alpha_pattern `" + pattern + "` is a regular expression", "write the names of the maps");
+      if (pattern != map && !map.ends_with("." + pattern)) continue;
+      if (!value.is_number() || (out && *out != value.number()))
+        refuse(where, "alpha_pattern does not give one number for " + map);
+      out = value.number();
+    }
+  return out.value_or(fallback);
+}
+
+}  // namespace
+
+double Adapter::scale() const {
+  const auto width = static_cast<double>(rank);
+  return alpha / (root ? std::sqrt(width) : width);
+}
+
+std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorSpec>& parameters) {
+  std::set<std::string> known;
+  for (const TensorSpec& t : parameters) known.insert(t.name);
+  const auto& entries = config.section("transforms").as<Tables>("list");
+  std::vector<Adapter> out;
+  for (const TensorSpec& t : parameters) {
+    if (!t.name.ends_with(ending_a) || t.shape.size() != 2) continue;
+    Adapter adapter{t.name.substr(0, t.name.size() - ending_a.size()), "", t.shape[0]};
+    if (!known.count(adapter.b())) continue;
+    adapter.weight = known.count(adapter.map + ".weight") ? adapter.map + ".weight" : adapter.map;
+    const auto entry =
+        std::find_if(entries.begin(), entries.end(), [&](const Table& table) { return takes_map(table, adapter); });
+    if (entry == entries.end())
+      throw Error(Exit::usage, fmt::format("{} is of no transform `lora` in [[transforms]]", t.name),
+                  "its scale is not known");
+    adapter.alpha = entry_number(*entry, "alpha", static_cast<double>(adapter.rank));
+    adapter.dropout = entry_number(*entry, "dropout", 0);
+    const auto root = entry->values.find("rslora");
+    adapter.root = root != entry->values.end() && root->second == Value(true);
+    out.push_back(std::move(adapter));
+  }
+  return out;
+}
+
+std::string peft_name(const std::string& parameter) {
+  return peft_prefix + parameter;
+}
+
+Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorSpec>& parameters,
+                 const std::string& base) {
+  // With both ways of scaling, all are written in one of them.
+  const bool mixed =
+      std::any_of(adapters.begin(), adapters.end(), [&](const Adapter& a) { return a.root != adapters.front().root; });
+  const auto alpha = [&](const Adapter& a) { return mixed ? a.scale() * static_cast<double>(a.rank) : a.alpha; };
+  // Maps are named by their last part if all that end so have a path.
+  std::map<std::string, size_t> ends;
+  for (const TensorSpec& t : parameters)
+    if (t.name.ends_with(".weight") && t.shape.size() == 2) ++ends[map_end(t.name.substr(0, t.name.size() - 7))];
+  std::map<std::string, size_t> have;
+  for (const Adapter& a : adapters) ++have[map_end(a.map)];
+  std::set<std::string> targets;
+  Json ranks = Json::object(), alphas = Json::object();
+  const Adapter& first = adapters.front();
+  for (const Adapter& a : adapters) {
+    const std::string end = map_end(a.map);
+    targets.insert(ends[end] == have[end] ? end : a.map);
+    if (a.rank != first.rank) ranks[a.map] = Json(a.rank);
+    if (alpha(a) != alpha(first)) alphas[a.map] = python_number(alpha(a));
+  }
+  return Json::object({{"peft_type", "LORA"},
+                       {"task_type", "CAUSAL_LM"},
+                       {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
+                       {"inference_mode", true},
+                       {"r", first.rank},
+                       {"lora_alpha", python_number(alpha(first))},
+                       {"lora_dropout", first.dropout},
+                       {"use_rslora", first.root && !mixed},
+                       {"target_modules", std::vector<std::string>(targets.begin(), targets.end())},
+                       {"rank_pattern", ranks},
+                       {"alpha_pattern", alphas},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", false},
+                       {"init_lora_weights", true},
+                       {"use_dora", false},
+                       {"modules_to_save", Json()}});
+}
+
+fs::path adapter_source(const Config& config) {
+  const Section& model = config.section("model");
+  if (!model.has("adapter")) return {};
+  if (!model.has("from"))
+    throw Error(Exit::usage, "[model] adapter needs the weights of its model", "set model.from to its base model");
+  return config.base_dir() / model.string("adapter");
+}
+
+void load_adapter(const fs::path& directory, const Config& config, const std::vector<TensorShare>& parameters,
+                  const Fill& fill) {
+  const fs::path json_file = directory / "adapter_config.json", file_name = directory / "adapter_model.safetensors";
+  std::error_code none;
+  for (const fs::path& path : {json_file, file_name})
+    if (!fs::is_regular_file(path, none))
+      throw Error(Exit::usage,
+                  fmt::format("[model] adapter = {} has no {}", directory.string(), path.filename().string()),
+                  "it takes a directory as peft's save_pretrained writes it, with safetensors");
+  const std::string where = json_file.string();
+  const Json json = parse_json(read_text(json_file, 1u << 20, Exit::checkpoint), where, 8);
+  refuse_other_kinds(json, where);
+  const double alpha = adapter_number(json, "lora_alpha", where);
+  const bool root = json.get("use_rslora").is_boolean() && json.get("use_rslora").boolean();
+  const SafetensorsFile file(file_name);
+
+  const std::vector<TensorSpec> specs(parameters.begin(), parameters.end());
+  std::vector<std::string> problems;
+  std::set<std::string> wanted;
+  for (const Adapter& own : adapters_of(config, specs)) {
+    Adapter theirs = own;
+    theirs.root = root;
+    theirs.alpha = alpha_of(json, own.map, alpha, where);
+    for (const std::string& name : {own.a(), own.b()}) {
+      wanted.insert(peft_name(name));
+      const StoredTensor* stored = file.find(peft_name(name));
+      const auto& shape =
+          std::find_if(specs.begin(), specs.end(), [&](const auto& t) { return t.name == name; })->shape;
+      if (!stored)
+        problems.push_back(peft_name(name) + ": missing");
+      else if (stored->shape != shape)
+        problems.push_back(
+            fmt::format("{}: {}, it must be {}", peft_name(name), shape_text(stored->shape), shape_text(shape)));
+      else if (stored->dtype != ENG_F32 && stored->dtype != ENG_BF16 && stored->dtype != ENG_F16)
+        problems.push_back(peft_name(name) + ": only F32, BF16 and F16 are read");
+    }
+    if (std::abs(theirs.scale() - own.scale()) > 1e-12 * own.scale())
+      problems.push_back(fmt::format("{}: scaled by {:g} there, by {:g} here", own.map, theirs.scale(), own.scale()));
+  }
+  for (const StoredTensor& t : file.tensors())
+    if (!wanted.count(t.name)) problems.push_back(t.name + ": unexpected");
+  if (wanted.empty()) problems = {"[[transforms]] has no transform `lora` that takes it"};
+  if (!problems.empty()) {
+    constexpr size_t most = 8;
+    const size_t left = problems.size() > most ? problems.size() - most : 0;
+    problems.resize(problems.size() - left);
+    throw Error(
+        Exit::checkpoint,
+        fmt::format("{} does not fit [[transforms]]:\n  {}{}", directory.string(), fmt::join(problems, "\n  "),
+                    left ? fmt::format("\n  and {} more", left) : ""),
+        fmt::format("it says r = {}, lora_alpha = {:g}, use_rslora = {}, target_modules = {}: write them as rank, "
+                    "alpha, rslora and targets (\"*.NAME\") of the transform lora",
+                    json.get("r").dump(), alpha, root, json.get("target_modules").dump()));
+  }
+  if (!fill) return;
+  constexpr uint64_t tile = 1u << 18;
+  std::vector<float> in(tile), out(tile);
+  for (const TensorShare& t : parameters) {
+    if (!wanted.count(peft_name(t.name))) continue;
+    const StoredTensor& stored = *file.find(peft_name(t.name));
+    for (const Range& r : t.ranges)
+      for (uint64_t at = 0, n = 0; at < r.count; at += n) {
+        n = std::min(tile, r.count - at);
+        file.read(stored, r.first + at, n, in.data());
+        convert(stored.dtype, in.data(), t.dtype, out.data(), n);
+        fill(t, r.first + at, n, out.data());
+      }
+  }
+}
+
+Merged::Merged(const OpenCheckpoint& checkpoint, const std::vector<Adapter>& adapters) {
+  const auto values = [&](const std::string& name) {
+    for (const ManifestTensor& t : checkpoint.manifest.tensors) {
+      if (t.name != name || t.role != kParameterRole) continue;
+      const uint64_t count = element_count(t.shape, t.name);
+      std::vector<char> stored(count * dtype_size(t.dtype));
+      checkpoint.read(t, 0, count, stored.data());
+      std::vector<float> out(count);
+      convert(t.dtype, stored.data(), ENG_F32, out.data(), count);
+      return out;
+    }
+    throw Error(Exit::bug, name + " is not in the checkpoint");
+  };
+  for (const Adapter& adapter : adapters) {
+    Path path{static_cast<uint64_t>(adapter.rank), 0, adapter.scale(), values(adapter.a()), values(adapter.b())};
+    path.columns = path.a.size() / path.rank;
+    paths_.emplace(adapter.weight, std::move(path));
+  }
+}
+
+void Merged::add(const std::string& parameter, uint64_t first, std::span<float> values) const {
+  const auto found = paths_.find(parameter);
+  if (found == paths_.end()) return;
+  const Path& path = found->second;
+  std::vector<double> sums;  // of a part of a row
+  for (uint64_t done = 0, n = 0; done < values.size(); done += n) {
+    const uint64_t row = (first + done) / path.columns, column = (first + done) % path.columns;
+    n = std::min<uint64_t>(path.columns - column, values.size() - done);
+    sums.assign(n, 0);
+    for (uint64_t k = 0; k < path.rank; ++k) {
+      const double b = path.b[row * path.rank + k];
+      const float* a = path.a.data() + k * path.columns + column;
+      for (uint64_t j = 0; j < n; ++j) sums[j] += b * static_cast<double>(a[j]);
+    }
+    for (uint64_t j = 0; j < n; ++j)
+      values[done + j] = static_cast<float>(static_cast<double>(values[done + j]) + path.scale * sums[j]);
+  }
+}
+
+}  // namespace eng

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trained paths of the transform `lora`: which maps of a run have one, in checkpoints, in directories of PEFT, and
+// added to the weights of their maps.
+#pragma once
+
+#include "session/checkpoint/checkpoint.hpp"
+#include "session/config/config.hpp"
+#include "session/json.hpp"
+
+namespace eng {
+
+// A linear map y = W x with a path beside it: y + scale * B A x, A (rank, inputs), B (outputs, rank).
+struct Adapter {
+  std::string map;  // "model.layers.0.self_attn.q_proj"
+  std::string weight;
+  int64_t rank = 0;
+  double alpha = 0, dropout = 0;
+  bool root = false;  // scale is alpha / sqrt(rank) instead of alpha / rank
+  double scale() const;
+  std::string a() const { return map + ".lora_A.weight"; }
+  std::string b() const { return map + ".lora_B.weight"; }
+};
+
+// The paths among the parameters of a model, in their order, with what [[transforms]] says of them. Throws
+// Error(Exit::usage) if one is of no entry there.
+std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorSpec>& parameters);
+
+// adapter_config.json as PEFT writes it. `parameters`: all of the model; `base`: the model's directory, or "".
+Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorSpec>& parameters,
+                 const std::string& base);
+// The name of a parameter in adapter_model.safetensors.
+std::string peft_name(const std::string& parameter);
+
+// [model] adapter: a directory as PEFT writes it, "" if there is none. Throws Error(Exit::usage) without [model] from.
+std::filesystem::path adapter_source(const Config& config);
+// Fills exactly the given paths among `parameters` from the directory, which must have all of them, no others, and
+// scale them as [[transforms]] does. Without `fill`, checks only what needs no data. Throws Error(Exit::usage or
+// checkpoint).
+void load_adapter(const std::filesystem::path& directory, const Config& config,
+                  const std::vector<TensorShare>& parameters, const Fill& fill);
+
+// W + scale * B A, for the weights W of a checkpoint.
+class Merged {
+ public:
+  // Reads all paths. Borrows nothing.
+  Merged(const OpenCheckpoint& checkpoint, const std::vector<Adapter>& adapters);
+  // Adds to elements [first, first + values.size()) of a parameter, if it has a path.
+  void add(const std::string& parameter, uint64_t first, std::span<float> values) const;
+  bool has(const std::string& parameter) const { return paths_.count(parameter) != 0; }
+
+ private:
+  struct Path {
+    uint64_t rank, columns;
+    double scale;
+    std::vector<float> a, b;
+  };
+  std::map<std::string, Path> paths_;  // by the name of W
+};
+
+}  // namespace eng

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transform `lora` beside PEFT: its adapters are read, and train to its losses.
+#include "from.hpp"
+
+using namespace models;
+
+namespace {
+
+const fs::path lora = goldens.parent_path() / "lora";
+
+struct Adapted {
+  eng::Config config;
+  eng::Setup setup;
+  eng::Device device;
+  eng::Executor executor;
+
+  // From the weights of `single` and one of the golden's adapters.
+  Adapted(const nlohmann::json& golden, const std::string& adapter, const std::string& keys)
+      : config(config_from(goldens / "single", text(golden, adapter, keys))),
+        setup(eng::make_setup(config, plugins())),
+        device(plugins(), "cpu", config.section("device")),
+        executor(setup.plan, device, *setup.kernels) {
+    executor.run("init");
+    const eng::Fill fill = [&](const eng::TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+      executor.upload(setup.plan.find(t.name, t.role)->whole(), first * 4, data, n * 4);
+    };
+    eng::weights_of(goldens / "single", config, plugins())(eng::parameters(setup.plan), fill, {});
+    executor.run("publish");
+    const int64_t counters[ENG_C_COUNT] = {};
+    executor.upload(setup.plan.counters, counters);
+    std::vector<float> table;
+    for (uint64_t k = 1; k <= golden["losses"].size(); ++k) {
+      table.push_back(golden["training"]["learning_rate"].get<float>());
+      for (float x : setup.optimizer.scalars(k)) table.push_back(x);
+    }
+    executor.upload(setup.plan.table, table.data());
+  }
+
+  static std::string text(const nlohmann::json& golden, const std::string& adapter, const std::string& keys) {
+    const nlohmann::json& training = golden["training"];
+    std::string out = "adapter = '" + (lora / adapter).string() + "'\n[[transforms]]\nplugin = 'lora'\n" + keys;
+    out += "[optimizer]\nplugin = 'adamw'\n";
+    for (const char* key : {"learning_rate", "beta1", "beta2", "eps", "weight_decay"})
+      out += std::string(key) + " = " + training[key].dump() + "\n";
+    return out;  // grad_clip is the default
+  }
+
+  // The mean loss of batch k of the golden, by one of the programs.
+  double loss(const nlohmann::json& golden, size_t k, const char* program) {
+    const std::vector<int32_t> tokens = golden["tokens"][k], labels = golden["labels"][k];
+    const auto valid = std::count_if(labels.begin(), labels.end(), [](int32_t label) { return label >= 0; });
+    const float inputs[8] = {1.0f / static_cast<float>(valid)};
+    executor.upload(setup.plan.field("tokens"), tokens.data());
+    executor.upload(setup.plan.field("labels"), labels.data());
+    executor.upload(setup.plan.inputs, inputs);
+    executor.run(program);
+    float sum = 0;
+    executor.download(&sum, setup.plan.losses, 0, sizeof sum);
+    return static_cast<double>(sum) / static_cast<double>(valid);
+  }
+};
+
+const std::string fitting =
+    "targets = ['all-linear']\nrank = 4\nranks = ['*.down_proj=2']\nalpha = 6.0\nrslora = true\n";
+
+nlohmann::json golden() {
+  return nlohmann::json::parse(std::ifstream(lora / "lora.json"));
+}
+
+// The golden's training: the largest difference of a loss, and the largest relative one of a gradient norm.
+struct Deviation {
+  double loss = 0, norm = 0;
+};
+
+Deviation deviation(const std::string& adapter, const std::string& keys) {
+  const nlohmann::json about = golden();
+  Adapted run(about, adapter, keys);
+  Deviation worst;
+  for (size_t k = 0; k < about["losses"].size(); ++k) {
+    worst.loss = std::max(worst.loss, std::abs(run.loss(about, k, "train") - about["losses"][k].get<double>()));
+    float norm = 0;
+    run.executor.download(&norm, run.setup.plan.scalars, ENG_S_NORM * sizeof(float), sizeof norm);
+    worst.norm = std::max(worst.norm, std::abs(double(norm) / about["grad_norms"][k].get<double>() - 1.0));
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("lora: 20 steps from an adapter of PEFT have its losses", "[lora]") {
+  const Deviation ours = deviation("start", fitting);
+  CHECK(ours.loss < 2e-5);
+  CHECK(ours.norm < 2e-4);
+  CHECK(deviation("trained", fitting).loss > 1e-3);  // another start is seen
+}
+
+TEST_CASE("lora: an adapter that PEFT trained has its loss", "[lora]") {
+  const nlohmann::json about = golden();
+  Adapted run(about, "trained", fitting);
+  CHECK(run.loss(about, 0, "eval") == Approx(about["trained_loss"].get<double>()).epsilon(1e-5));
+}
+
+TEST_CASE("lora: an adapter that does not fit the transform is refused", "[lora]") {
+  const nlohmann::json about = golden();
+  const auto refused = [&](const std::string& adapter, const std::string& keys) {
+    return eng::test::refusal(eng::Exit::checkpoint, [&] { Adapted(about, adapter, keys); });
+  };
+  const std::string all = "targets = ['all-linear']\nranks = ['*.down_proj=2']\n";
+  CHECK_THAT(refused("start", all + "rank = 4\nalpha = 6.0\n"), Catch::Contains("scaled by 3 there, by 1.5 here"));
+  CHECK_THAT(refused("start", all + "rank = 8\nalpha = 6.0\nrslora = true\n"),
+             Catch::Contains("k_proj.lora_A.weight: [4, 16], it must be [8, 16]"));
+  CHECK_THAT(refused("start", "targets = ['*.q_proj']\nrank = 4\nalpha = 6.0\nrslora = true\n"),
+             Catch::Contains("down_proj.lora_A.weight: unexpected"));
+  const eng::test::Scratch scratch;
+  fs::copy(lora / "start", scratch / "other");
+  edit(scratch / "other" / "adapter_config.json", "\"use_dora\": false", "\"use_dora\": true");
+  CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { Adapted(about, scratch / "other", fitting); }),
+             Catch::Contains("use_dora is not supported"));
+}
