@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = ("bash", "cat", "dirname", "env", "sed", "grep", "python3", "nproc", "ls", "find", "rm", "mkdir", "git", "xargs")
+TOOLS = ("bash", "cat", "dirname", "env", "sed", "grep", "python3", "nproc", "ls", "find", "rm", "mkdir", "git", "xargs", "sort",
+         "mktemp", "mv")
 
 
 class Machine:
@@ -20,7 +21,7 @@ class Machine:
         self.tree, self.bin, self.log = folder / "clone", folder / "bin", folder / "log"
         self.bin.mkdir(parents=True)
         (self.tree / "tools").mkdir(parents=True)
-        for name in ("dev", "stages"):
+        for name in ("dev", "stages", "cuda-toolkit"):
             shutil.copy(ROOT / "tools" / name, self.tree / "tools" / name)
         for tool in TOOLS:
             (self.bin / tool).symlink_to(shutil.which(tool))
@@ -97,4 +98,5 @@ def main():
     print("passed")
 
 
-main()
+if __name__ == "__main__":
+    main()
