@@ -20,8 +20,8 @@ extern "C" {
 
 #define ENG_PRECISION_KIND "eng.precision/1"
 #define ENG_PRECISION_DRAFT "eng.precision/1-draft8" /* for the description: see engine/plugin.h */
-#define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "eng.zero/1-draft7" /* for the description: see engine/plugin.h */
+#define ENG_ZERO_KIND "eng.zero/1"                   /* how states are distributed over ranks; not used with one rank */
+#define ENG_ZERO_DRAFT "eng.zero/1-draft7"           /* for the description: see engine/plugin.h */
 
 /* Roles of a state. */
 #define ENG_ROLE_WEIGHT 1 /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */

@@ -16,7 +16,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'gradients, for a measurement'\n"
     "[[provides]]\n"
-    "kind = '" ENG_JOB_DRAFT "'\n"
+    "kind = '" ENG_JOB_DRAFT
+    "'\n"
     "name = 'gradients'\n"
     "summary = 'gradients'\n"
     "[provides.options]\n"

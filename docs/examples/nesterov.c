@@ -17,7 +17,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'an example'\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
+    "kind = '" ENG_OPTIMIZER_DRAFT
+    "'\n"
     "name = 'nesterov'\n"
     "summary = 'Nesterov momentum that restarts every restart_every updates'\n"
     "[provides.options]\n"

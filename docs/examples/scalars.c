@@ -16,7 +16,8 @@ ENG_DESCRIPTION(
     "version = '1.0.0'\n"
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
-    "kind = '" ENG_OBSERVER_DRAFT "'\n"
+    "kind = '" ENG_OBSERVER_DRAFT
+    "'\n"
     "name = 'scalars'\n"
     "summary = 'learning rate and clipping factor'\n")
 

@@ -12,7 +12,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'NVIDIA GPUs, by CUDA 13'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'One NVIDIA GPU for each rank'\n"
     "[provides.options.workspace]\n"
@@ -50,11 +51,13 @@ ENG_DESCRIPTION(
     "default = false\n"
     "help = 'wait for each launch, so that an error is told with its op; slow'\n"
     "[[provides]]\n"
-    "kind = '" ENG_MONITOR_DRAFT "'\n"
+    "kind = '" ENG_MONITOR_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'What NVML measures of a GPU'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'The standard ops on GPUs'\n")
 

@@ -25,7 +25,8 @@ void choose_packed(Model& model, const Precision& precision, const std::vector<s
   for (uint32_t p = 0; p < model.params.size(); ++p) {
     Parameter& own = model.params[p];
     const eng_desc& d = own.desc;
-    const bool matrix = d.ndim == 2 && std::min(d.dims[0], d.dims[1]) >= 16 && !(own.flags & (ENG_PARAM_FP32 | of_reference));
+    const bool matrix =
+        d.ndim == 2 && std::min(d.dims[0], d.dims[1]) >= 16 && !(own.flags & (ENG_PARAM_FP32 | of_reference));
     own.packed = matrix && (own.frozen || still.count(p)) && !outside.count(p);
     any = any || own.packed;
   }

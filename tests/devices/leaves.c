@@ -14,15 +14,18 @@ ENG_DESCRIPTION(
     "version = '0.1.0'\n"
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'ring'\n"
     "fallback = 'chain'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'chain'\n"
     "fallback = 'ring'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'apart'\n"
     "fallback = 'cpu'\n")
 

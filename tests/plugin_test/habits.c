@@ -22,7 +22,8 @@ ENG_DESCRIPTION(
     "version = '1.0.0'\n"
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
-    "kind = '" ENG_TIER_DRAFT "'\n"
+    "kind = '" ENG_TIER_DRAFT
+    "'\n"
     "name = 'habits'\n")
 
 static int has(const char* habit) {

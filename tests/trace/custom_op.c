@@ -29,10 +29,12 @@ ENG_DESCRIPTION(
     "version = '1.0.0'\n"
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPS_DRAFT "'\n"
+    "kind = '" ENG_OPS_DRAFT
+    "'\n"
     "name = 'cube'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'reference'\n"
     "[[provides]]\n" /* loads the plugin in the tests; a model would do */
     "kind = 'org.example.anchor/1'\n"

@@ -24,7 +24,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'an optimizer with one moment'\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
+    "kind = '" ENG_OPTIMIZER_DRAFT
+    "'\n"
     "name = 'lion'\n"
     "summary = 'steps by the sign of the momentum (Chen et al. 2023)'\n"
     "[provides.options]\n"
@@ -32,10 +33,12 @@ ENG_DESCRIPTION(
     "beta2 = { type = 'float', default = 0.99, min = 0, max = 0.999999, help = 'what is kept of the momentum' }\n"
     "weight_decay = { type = 'float', default = 0.0, min = 0, per_group = true, help = 'not for norms and biases' }\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPS_DRAFT "'\n"
+    "kind = '" ENG_OPS_DRAFT
+    "'\n"
     "name = 'lion'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cpu'\n")
 
 static eng_status fail(eng_error* error, eng_status status, const char* text) {

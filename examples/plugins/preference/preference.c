@@ -30,7 +30,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'a loss of pairs of answers'\n"
     "[[provides]]\n"
-    "kind = '" ENG_LOSS_DRAFT "'\n"
+    "kind = '" ENG_LOSS_DRAFT
+    "'\n"
     "name = 'pairs'\n"
     "summary = 'of two answers, the first is preferred: SimPO, or DPO with log-probabilities of a reference'\n"
     "[provides.options]\n"
@@ -38,13 +39,16 @@ ENG_DESCRIPTION(
     "margin = { type = 'float', default = 0.0, min = 0, help = 'by how much the preferred answer must be ahead' }\n"
     "reference = { type = 'bool', default = false, help = 'subtract the field reference_logprobs of the batch' }\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPS_DRAFT "'\n"
+    "kind = '" ENG_OPS_DRAFT
+    "'\n"
     "name = 'pairs'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cpu'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'reference'\n")
 
 static eng_status fail(eng_error* error, eng_status status, const char* text) {

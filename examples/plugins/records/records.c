@@ -23,7 +23,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'an example of a format'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DOCUMENTS_DRAFT "'\n"
+    "kind = '" ENG_DOCUMENTS_DRAFT
+    "'\n"
     "name = 'records'\n"
     "summary = 'texts with scores'\n"
     "begins = ['5245434f52445331']\n"

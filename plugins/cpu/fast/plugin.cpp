@@ -15,7 +15,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'Processor cores, by vector instructions on all of them'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'cpu'\n"
     "summary = 'The cores this process may run on'\n"
     "[provides.options.threads]\n"
@@ -30,7 +31,8 @@ ENG_DESCRIPTION(
     "choices = ['auto', 'avx512_bf16', 'avx512', 'avx2', 'portable']\n"
     "help = 'auto: the best the processor has; a named set: the same bits on any processor that has it'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cpu'\n"
     "summary = 'The standard ops in fp32, for AVX-512, AVX2 and plain processors'\n")
 

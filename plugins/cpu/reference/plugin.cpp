@@ -17,7 +17,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'every op as a plain loop on one thread; slow, the truth that other devices are compared with'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'reference'\n"
     "summary = 'host memory, one thread'\n"
     "[provides.options.threads]\n"
@@ -26,7 +27,8 @@ ENG_DESCRIPTION(
     "min = 0\n"
     "help = 'as for the device cpu, so that the two can be swapped; this one always uses a single thread'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'reference'\n"
     "summary = 'plain loops, f32 and f64'\n")
 

@@ -10,7 +10,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'Kernels of the ops of Mamba for the device cuda'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'f32, bf16 and f16; up to 64 states of a channel'\n")
 

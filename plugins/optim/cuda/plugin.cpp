@@ -10,7 +10,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'Kernels of the ops of muon and adamw8bit for the device cuda'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'the bits of the device cpu'\n")
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "session/config/toml.hpp"
 #include "engine/optimizer.h"
+#include "session/config/toml.hpp"
 
 namespace eng {
 namespace {

@@ -68,11 +68,13 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'Kernels of the cuda device on the CPU, for tests'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'emulated'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cuda'\n"
     "summary = 'emulated'\n")
 

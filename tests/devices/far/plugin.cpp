@@ -12,7 +12,8 @@ ENG_DESCRIPTION(
     "summary = 'a device of the tests: memory apart, queues with random delays, graphs; it computes with the kernels "
     "of others'\n"
     "[[provides]]\n"
-    "kind = '" ENG_DEVICE_DRAFT "'\n"
+    "kind = '" ENG_DEVICE_DRAFT
+    "'\n"
     "name = 'far'\n"
     "summary = 'far away'\n"
     "[provides.options.plugins]\n"
@@ -59,11 +60,13 @@ ENG_DESCRIPTION(
     "default = false\n"
     "help = 'the first error ends it: every later call tells it again'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'far'\n"
     "summary = 'those of the plugins that it was given'\n"
     "[[provides]]\n"
-    "kind = '" ENG_COMM_DRAFT "'\n"
+    "kind = '" ENG_COMM_DRAFT
+    "'\n"
     "name = 'far_ranks'\n"
     "summary = 'ranks that are threads, collectives on queues of the device'\n"
     "[provides.options.rank]\n"
@@ -79,7 +82,8 @@ ENG_DESCRIPTION(
     "default = 0\n"
     "help = 'those of one number belong together'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'far_ranks'\n"
     "summary = 'collectives'\n")
 

@@ -22,7 +22,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'ranks that are threads of one process'\n"
     "[[provides]]\n"
-    "kind = '" ENG_COMM_DRAFT "'\n"
+    "kind = '" ENG_COMM_DRAFT
+    "'\n"
     "name = 'threads'\n"
     "summary = 'between threads'\n"
     "[provides.options.rank]\n"
@@ -38,7 +39,8 @@ ENG_DESCRIPTION(
     "default = 0\n"
     "help = 'those of one number belong together'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'threads'\n"
     "summary = 'collectives that copy'\n")
 

@@ -194,7 +194,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'a tier of compressed host memory'\n"
     "[[provides]]\n"
-    "kind = '" ENG_TIER_DRAFT "'\n"
+    "kind = '" ENG_TIER_DRAFT
+    "'\n"
     "name = 'press'\n"
     "summary = 'host memory that keeps its bytes compressed'\n")
 

@@ -146,12 +146,14 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'a tier between guard pages'\n"
     "[[provides]]\n"
-    "kind = '" ENG_TIER_DRAFT "'\n"
+    "kind = '" ENG_TIER_DRAFT
+    "'\n"
     "name = 'shelf'\n"
     "summary = 'host memory between two pages that nobody may touch'\n"
     "fit = { order = 5, discrete = true }\n"
     "[[provides]]\n"
-    "kind = '" ENG_TIER_DRAFT "'\n"
+    "kind = '" ENG_TIER_DRAFT
+    "'\n"
     "name = 'drawer'\n"
     "summary = 'storage that keeps bytes in another form'\n")
 

@@ -23,16 +23,20 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'an op with kernels, and a model that uses it'\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPS_DRAFT "'\n"
+    "kind = '" ENG_OPS_DRAFT
+    "'\n"
     "name = 'my_thing'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'cpu'\n"
     "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT "'\n"
+    "kind = '" ENG_KERNELS_DRAFT
+    "'\n"
     "name = 'reference'\n"
     "[[provides]]\n"
-    "kind = '" ENG_MODEL_DRAFT "'\n"
+    "kind = '" ENG_MODEL_DRAFT
+    "'\n"
     "name = 'my_thing'\n"
     "summary = 'two linear maps with the op between them'\n"
     "[provides.options]\n"

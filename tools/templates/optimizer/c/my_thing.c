@@ -18,7 +18,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'an optimizer'\n"
     "[[provides]]\n"
-    "kind = '" ENG_OPTIMIZER_DRAFT "'\n"
+    "kind = '" ENG_OPTIMIZER_DRAFT
+    "'\n"
     "name = 'my_thing'\n"
     "summary = 'Adam with decoupled weight decay'\n"
     "[provides.options]\n"

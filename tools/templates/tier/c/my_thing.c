@@ -25,7 +25,8 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "summary = 'a tier'\n"
     "[[provides]]\n"
-    "kind = '" ENG_TIER_DRAFT "'\n"
+    "kind = '" ENG_TIER_DRAFT
+    "'\n"
     "name = 'my_thing'\n"
     "summary = 'a file below " FOLDER "'\n")
 
