@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "draw.hpp"
+#include "all_equal.hpp"
 #include "engine/ops.h"
 #include "engine/packed.h"
 
@@ -20,17 +20,6 @@ Group group_of(const std::string& model, const std::string& precision, const std
   group.model = model, group.precision = precision, group.accumulate = 2;
   group.transforms = "[[transforms]]\nplugin = 'low_rank'\nrank = 4\ntargets = [" + targets + "]\n";
   return group;
-}
-
-void all_equal(const Group& group, const std::vector<Draw>& draws) {
-  std::optional<Result> first;
-  uint64_t seed = 5;
-  for (const Draw& draw : draws) {
-    INFO(describe(group) << "; " << describe(draw));
-    const Result result = train(group, plan(group, draw), {++seed, seed % 2 == 0});
-    if (!first) first = result;
-    CHECK(difference(*first, result) == "");
-  }
 }
 
 const std::vector<Draw> draws = {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "draw.hpp"
+#include "all_equal.hpp"
 
 using namespace equality;
 
@@ -35,14 +35,8 @@ double tensors(const Result& result, const std::string& role) {
   return std::sqrt(sum);
 }
 
-const std::vector<float>& numbers(const Result& result, const std::string& name) {
-  for (const auto& [own, values] : result.tensors)
-    if (own == name) return values;
-  throw std::runtime_error(name);
-}
-
 // Every draw gives the first one's bits, observed or not; returns the results that were observed.
-std::vector<Result> all_equal(const Group& group, const std::vector<Draw>& draws) {
+std::vector<Result> train_all(const Group& group, const std::vector<Draw>& draws) {
   std::optional<Result> first;
   std::vector<Result> seen;
   uint64_t seed = 7;
@@ -75,7 +69,7 @@ TEST_CASE("a z loss gives the same bits with every strategy, recomputation and t
   for (const char* precision : {"fp32", "fp16", "bf16"}) {
     Group group;
     group.accumulate = 2, group.z_loss = 0.01, group.precision = precision;
-    const std::vector<Result> seen = all_equal(group, draws);
+    const std::vector<Result> seen = train_all(group, draws);
     // Two terms per micro-batch and rank; the z loss is seen in the loss.
     const std::vector<float>& losses = numbers(seen[0], "losses");
     CHECK(losses.size() == size_t{3} * (2 * 2 * 2 + 2 * 2 * 2 * 2));
@@ -91,7 +85,7 @@ TEST_CASE("a z loss of the other models gives the same bits with every strategy"
   for (const char* model : {"opt", "mamba", "llama-tied"}) {
     Group group;
     group.model = model, group.world = 3, group.accumulate = 2, group.z_loss = 0.01, group.reduce_per_step = true;
-    all_equal(group, {{"none"}, {"zero3", 1, 1, true, 0, "policy = 'full'"}});
+    train_all(group, {{"none"}, {"zero3", 1, 1, true, 0, "policy = 'full'"}});
   }
 }
 
@@ -103,7 +97,7 @@ TEST_CASE("what is observed is what the tensors are, whoever holds them", "[.slo
       // An update is the rate times the clipped gradient; bf16_sr rounds it.
       group.optimizer = "plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0\nweight_decay = 0\n";
       INFO(describe(group));
-      const std::vector<Result> seen = all_equal(group, world == 1 ? std::vector<Draw>{draws[0], draws[5]} : draws);
+      const std::vector<Result> seen = train_all(group, world == 1 ? std::vector<Draw>{draws[0], draws[5]} : draws);
       for (const Result& result : seen) {
         const double gradient = numbers(result, "norms").back();
         CHECK(norm(result, "gradient_norm.") == Approx(gradient).epsilon(1e-5));

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "draw.hpp"
+#include "all_equal.hpp"
 
 namespace reference_test {
 
@@ -16,24 +16,6 @@ std::string preference(const std::string& from, const std::string& keys = "kind 
   return "[loss]\nplugin = 'preference'\n" + keys + "[reference]\nfrom = '" + from + "'\n";
 }
 const std::string path = "[[transforms]]\nplugin = 'low_rank'\nrank = 4\ntargets = ['*.q_proj', '*.down_proj']\n";
-
-const std::vector<float>& numbers(const Result& result, const std::string& name) {
-  for (const auto& [own, values] : result.tensors)
-    if (own == name) return values;
-  throw std::runtime_error(name);
-}
-
-Result all_equal(const Group& group, const std::vector<Draw>& draws) {
-  std::optional<Result> first;
-  uint64_t seed = 5;
-  for (const Draw& draw : draws) {
-    INFO(describe(group) << "; " << describe(draw));
-    const Result result = train(group, plan(group, draw), {++seed, seed % 2 == 0});
-    if (!first) first = result;
-    CHECK(difference(*first, result) == "");
-  }
-  return *first;
-}
 
 const std::vector<Draw> draws = {
     {"none"},

@@ -2,7 +2,7 @@
 // Low-rank paths over the strategies, recomputation and tiers: the same bits, and only the paths move.
 #include <catch2/catch.hpp>
 
-#include "draw.hpp"
+#include "all_equal.hpp"
 
 namespace transforms_test {
 
@@ -12,24 +12,6 @@ namespace {
 
 std::string low_rank(const std::string& targets, const std::string& more = "") {
   return "[[transforms]]\nplugin = 'lora'\nrank = 4\nalpha = 8\ntargets = [" + targets + "]\n" + more;
-}
-
-const std::vector<float>& numbers(const Result& result, const std::string& name) {
-  for (const auto& [own, values] : result.tensors)
-    if (own == name) return values;
-  throw std::runtime_error(name);
-}
-
-Result all_equal(const Group& group, const std::vector<Draw>& draws) {
-  std::optional<Result> first;
-  uint64_t seed = 11;
-  for (const Draw& draw : draws) {
-    INFO(describe(group) << "; " << describe(draw));
-    const Result result = train(group, plan(group, draw), {++seed, seed % 2 == 0});
-    if (!first) first = result;
-    CHECK(difference(*first, result) == "");
-  }
-  return *first;
 }
 
 const std::vector<Draw> draws = {
