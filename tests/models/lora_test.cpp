@@ -29,9 +29,9 @@ struct Adapted {
     const int64_t counters[ENG_C_COUNT] = {};
     executor.upload(setup.plan.counters, counters);
     std::vector<float> table;
-    for (uint64_t k = 1; k <= golden["losses"].size(); ++k) {
+    for (int64_t k = 1; k <= config.section("train").integer("steps"); ++k) {
       table.push_back(golden["training"]["learning_rate"].get<float>());
-      for (float x : setup.optimizer.scalars(k)) table.push_back(x);
+      for (float x : setup.optimizer.scalars(static_cast<uint64_t>(k))) table.push_back(x);
     }
     executor.upload(setup.plan.table, table.data());
   }
