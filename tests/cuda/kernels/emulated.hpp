@@ -103,6 +103,16 @@ inline void check_close(const Use& use, double most) {
   }
 }
 
+// Types of the longest cases. ThreadSanitizer runs them without f16: its kernels are those of bf16 but for
+// conversions, and wait at the same barriers.
+inline std::vector<int32_t> types_of_long_cases() {
+#ifdef EMU_TSAN
+  return {ENG_F32, ENG_BF16};
+#else
+  return {ENG_F32, ENG_BF16, ENG_F16};
+#endif
+}
+
 inline Tensor counters(int64_t step, int64_t updates, int64_t micro) {
   Tensor t(ENG_I64, {ENG_C_COUNT});
   t.as<int64_t>()[ENG_C_STEP] = step, t.as<int64_t>()[ENG_C_UPDATES] = updates;

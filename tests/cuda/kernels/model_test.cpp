@@ -62,7 +62,7 @@ TEST_CASE("emulated cuda: linear, matmul and sum_rows") {
 
 TEST_CASE("emulated cuda: linear with relu and its gradient") {
   Random random(26);
-  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const int32_t type = GENERATE(from_range(types_of_long_cases()));
   // Whole numbers: their sums are exact, and so is the mask.
   const auto wholes = [&](const Dims& dims) {
     Tensor out(type, dims);
@@ -94,13 +94,12 @@ TEST_CASE("emulated cuda: linear with relu and its gradient") {
 
 TEST_CASE("emulated cuda: sums over many rows, linear's bias gradient") {
   Random random(25);
-  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
-  for (const int64_t rows : {64, 65, 700, 5000})
-    for (const int64_t columns : {37, 264}) {
-      const Tensor x = random_normal(random, type, {rows, columns}), acc = random_normal(random, ENG_F32, {columns});
-      check_close({ENG_OP_SUM_ROWS, {x, acc}, {acc.d}, {}, {{0, 1}}}, tolerance(type));
-      check_close({ENG_OP_SUM_ROWS, {x}, {desc(type, {columns})}}, tolerance(type));
-    }
+  const int32_t type = GENERATE(from_range(types_of_long_cases()));
+  for (const Dims& dims : {Dims{64, 37}, Dims{64, 264}, Dims{65, 37}, Dims{700, 37}, Dims{700, 264}, Dims{5000, 37}}) {
+    const Tensor x = random_normal(random, type, dims), acc = random_normal(random, ENG_F32, {dims[1]});
+    check_close({ENG_OP_SUM_ROWS, {x, acc}, {acc.d}, {}, {{0, 1}}}, tolerance(type));
+    check_close({ENG_OP_SUM_ROWS, {x}, {desc(type, {dims[1]})}}, tolerance(type));
+  }
 }
 
 TEST_CASE("emulated cuda: attention and its gradient") {
@@ -131,7 +130,7 @@ TEST_CASE("emulated cuda: attention and its gradient") {
 
 TEST_CASE("emulated cuda: cross-entropy and its gradient") {
   Random random(23);
-  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const int32_t type = GENERATE(from_range(types_of_long_cases()));
   const Tensor x = random_normal(random, type, {2, 5, 12}), w = random_normal(random, type, {67, 12});
   Tensor labels = random_ints(random, {2, 5}, 0, 66), scalars(ENG_F32, {ENG_S_COUNT});
   labels.put(3, -100), scalars.put(ENG_S_INV_TOKENS, 1.0 / 9), scalars.put(ENG_S_LOSS_SCALE, 4);
@@ -159,19 +158,22 @@ TEST_CASE("emulated cuda: cross-entropy and its gradient") {
                  {attrs[0], attrs[1], whole("no_dw", 1)}},
                 tolerance(type));
   }
-  if (type == ENG_F32)  // more tokens than are summed at once
-    check_close({ENG_OP_CROSS_ENTROPY,
-                 {random_normal(random, type, {1, 1100, 3}), random_normal(random, type, {5, 3}),
-                  random_ints(random, {1, 1100}, 0, 4)},
-                 {loss}},
-                1e-5);
   labels.put(5, 67);
   CHECK(std::isnan(outputs({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss}})[0].at(0)));
 }
 
+TEST_CASE("emulated cuda: a loss of more tokens than are summed at once") {
+  Random random(29);
+  check_close({ENG_OP_CROSS_ENTROPY,
+               {random_normal(random, ENG_F32, {1, 1100, 3}), random_normal(random, ENG_F32, {5, 3}),
+                random_ints(random, {1, 1100}, 0, 4)},
+               {desc(ENG_F32, {1})}},
+              1e-5);
+}
+
 TEST_CASE("emulated cuda: log-probabilities of labels and their gradient") {
   Random random(27);
-  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const int32_t type = GENERATE(from_range(types_of_long_cases()));
   const Tensor x = random_normal(random, type, {2, 5, 12}), w = random_normal(random, type, {67, 12});
   const Tensor dy = random_normal(random, ENG_F32, {2, 5});
   Tensor labels = random_ints(random, {2, 5}, 0, 66);
@@ -201,7 +203,7 @@ TEST_CASE("emulated cuda: cross-entropy and log-probabilities with products of a
   if (device.info.settings[0] == 0) device.info.settings[0] = 1;
   device.info.settings[cuda::library::loss_chunk_setting] = 3;
   Random random(24);
-  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const int32_t type = GENERATE(from_range(types_of_long_cases()));
   const int64_t vocabulary = GENERATE(2100, 2101);  // several rounds of a block; the last vector is whole or is not
   const Tensor x = random_normal(random, type, {1, 7, 8}), w = random_normal(random, type, {vocabulary, 8});
   Tensor labels = random_ints(random, {1, 7}, 0, static_cast<int>(vocabulary) - 1), scalars(ENG_F32, {ENG_S_COUNT});
