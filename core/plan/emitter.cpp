@@ -152,14 +152,22 @@ size_t Emitter::slots() const {
   return 2;
 }
 
+View Slots::take(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
+  pieces_.back().push_back(emit_.transient(name, line, desc, place));
+  if (pieces_.size() > emit_.slots())
+    for (const View& old : pieces_.front()) emit_.after_users(old);
+  return pieces_.back().back();
+}
+
+void Slots::turn() {
+  if (!pieces_.back().empty()) pieces_.emplace_back();
+  if (pieces_.size() > emit_.slots() + 1) pieces_.pop_front();
+}
+
 View Emitter::passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
-  std::deque<View>& last = passing_[place];
-  if (last.size() == slots()) {
-    after_users(last.front());
-    last.pop_front();
-  }
-  last.push_back(transient(name, line, desc, place));
-  return last.back();
+  Slots& last = passing_.try_emplace(place, *this).first->second;
+  last.turn();
+  return last.take(name, line, desc, place);
 }
 
 void Emitter::copy(const View& from, const View& to) {

@@ -11,6 +11,23 @@
 
 namespace eng {
 
+class Emitter;
+
+// Memory for values on their way, piece after piece. As many pieces have some at a time as Emitter::slots says: what
+// fills a slot waits for all uses of the piece that had it before, so that layout can give it that memory.
+class Slots {
+ public:
+  explicit Slots(Emitter& emitter) : emit_(emitter) {}
+  // A transient buffer for the piece at hand.
+  View take(const std::string& name, Line line, const eng_desc& desc, uint32_t place);
+  // The next piece takes another slot, if this one has any memory.
+  void turn();
+
+ private:
+  Emitter& emit_;
+  std::deque<std::vector<View>> pieces_ = std::deque<std::vector<View>>(1);  // the last one is at hand
+};
+
 class Emitter {
  public:
   // `workspace`: the scratch bytes of a call.
@@ -40,10 +57,9 @@ class Emitter {
   void zero(const View& view);
   // Copies a value, in two steps where one does not reach.
   void copy(const View& from, const View& to);
-  // Memory at a place for a value on its way. There are two at a time, or three where some come from storage: what
-  // fills one waits for all uses of the one that many before it, so that layout can give it that memory.
+  // Memory at a place for a value on its way, which has a slot of this place.
   View passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place);
-  // The number of values in transit at a time.
+  // The number of pieces in transit at a time: two, or three where some come from storage.
   size_t slots() const;
   // The value itself, or a copy of it in memory.
   View in_memory(const View& view, const std::string& name, Line line);
@@ -66,7 +82,7 @@ class Emitter {
   std::optional<uint32_t> computed_;  // the last action of the segment on the compute queue
   // buffer -> the actions of the segment that read or write it, in their order
   std::unordered_map<Id, std::vector<uint32_t>> users_;
-  std::map<uint32_t, std::deque<View>> passing_;  // per place: the last ones
+  std::map<uint32_t, Slots> passing_;  // per place
   const DeviceTraits traits_;
   Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
   uint64_t bytes_ = 0;          // of all buffers

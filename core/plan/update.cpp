@@ -19,16 +19,10 @@ void Update::emit() {
   update_units(ENG_STAGE_UPDATE);
 }
 
-void Update::emit_program(uint32_t k) {
-  writes_ = r_.job->info.writes >> k & 1U;
-  update_units(k);
-}
-
 void Update::update_units(uint32_t stage) {
   scale_rates();
   for (size_t u = 0; u < homes_.units(); ++u)
-    for (uint64_t first : {uint64_t{0}, homes_.unit(u).count - 1}) at_ = place_of(u, first), read_here();
-  brought_.clear();  // these stay
+    for (uint64_t first : {uint64_t{0}, homes_.unit(u).count - 1}) read_at(place_of(u, first));
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
   leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
@@ -49,7 +43,6 @@ void Update::update_units(uint32_t stage) {
         bring(next, homes_.grad[next]);
     }
     emit_.label(Phase::update, homes_.unit(u).name);
-    at_ = place_of(u);
     const bool stages = homes_.rule(u).whole;
     if (stages)
       for (uint32_t p : homes_.unit(u).params) whole(u, p);
@@ -86,77 +79,30 @@ uint32_t Update::place_of(size_t u, uint64_t first) const {
   return plan_.stores(home) ? plan_.first_memory() : home;
 }
 
-// Brings the inputs of every update to the memory of the update at hand.
-void Update::read_here() {
-  if (reads_.count(at_)) return;
+// Brings the inputs of every update to an arena. They stay there: their memory has no slot.
+void Update::read_at(uint32_t arena) {
+  if (reads_.count(arena)) return;
+  Slots aside(emit_);
+  Brought here(plan_, emit_, aside, arena);
   Reads mine = reads_[0];
-  for (View& scalars : mine.scalars) scalars = here(scalars, false);
-  mine.counters = here(mine.counters, false);
-  reads_[at_] = std::move(mine);
+  for (View& scalars : mine.scalars) scalars = here.read(scalars);
+  mine.counters = here.read(mine.counters);
+  reads_[arena] = std::move(mine);
 }
 
 // The first stage of a unit whose parameters are updated whole, and what it leaves, brought together.
 void Update::bring(size_t u, const Home& grad) {
   if (whole_.count(u)) return;
-  at_ = place_of(u);
   emit_.label(Phase::update, homes_.unit(u).name);
-  const Home mine = here(grad);
+  Brought here = brought(place_of(u));
+  const auto home_of = [&](Home home) {
+    home.view = here.read(home.view), home.place = plan_.buffer(home.view.buffer).arena;
+    return home;
+  };
+  const Home mine = home_of(grad);
   each_run(u, ENG_STAGE_BEFORE, mine);
   whole_[u] =
-      mine.part ? here(Home{moves_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
-}
-
-// Memory for a copy of a value where the update at hand computes. As many pieces have some at a time as there are
-// slots: the next action waits for the users of the piece that had this one's.
-View Update::room(const char* what, const View& view) {
-  brought_.push_back(emit_.transient(what + plan_.buffer(view.buffer).name, Line::update, view.desc, at_));
-  if (before_.size() == emit_.slots())
-    for (const View& old : before_.front()) emit_.after_users(old);
-  return brought_.back();
-}
-
-// A value where the update at hand computes: itself, or a copy. `give_back`: the update changes it.
-View Update::here(const View& view, bool give_back) {
-  if (!view.buffer || is_here(view)) return view;
-  const View copy = room("here ", view);
-  emit_.copy(view, copy);
-  if (give_back) copies_.emplace_back(copy, view);
-  return copy;
-}
-
-// The memory to which the update at hand writes a new weight: the weight itself, or a copy that is moved there later.
-View Update::weight_here(const View& weight) {
-  if (is_here(weight)) return weight;
-  const View copy = room("new ", weight);
-  copies_.emplace_back(copy, weight);
-  return copy;
-}
-
-// Removes a copy whose memory is not used.
-void Update::drop(const View& unwritten) {
-  const auto is = [&](const View& v) { return v.buffer == unwritten.buffer; };
-  std::erase_if(brought_, is);
-  if (std::erase_if(copies_, [&](const auto& pair) { return is(pair.first); }))
-    plan_.buffer(unwritten.buffer).bytes = 0;
-}
-
-Home Update::here(const Home& home) {
-  Home out = home;
-  out.view = here(home.view, false);
-  if (out.view.buffer != home.view.buffer) out.place = at_;
-  return out;
-}
-
-void Update::give_back() {
-  for (const auto& [copy, home] : copies_) emit_.copy(copy, home);
-  copies_.clear();
-}
-
-// The next piece, or the next parameter of those that are updated whole, takes another slot.
-void Update::turn() {
-  if (brought_.empty()) return;
-  before_.push_back(std::exchange(brought_, {}));
-  if (before_.size() > emit_.slots()) before_.pop_front();
+      mine.part ? home_of({moves_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
@@ -204,7 +150,6 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, homes_.rules().of(p).group); };
   for (const Range& piece : homes_.pieces(u, !homes_.master[u].part && !plan_.has_tiers())) {
     const Range kept = homes_.kept(homes_.master[u], piece);
-    at_ = place_of(u, piece.first);
     bool all = homes_.one(u, piece.first) || homes_.follows(u, piece.first);
     for (size_t k = 0; k < unit.params.size();) {
       const uint32_t leader = unit.params[k];
@@ -217,7 +162,7 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
         observing_.no_update(u);
     }
     if (!all) published = std::min(published, piece.first);
-    turn();
+    slots_.turn();
   }
   return published;
 }
@@ -225,11 +170,12 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
 // Elements `range` of the unit, which this rank keeps of a piece; `leader` is one of their parameters.
 bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
   EmittingBuilder builder(emit_, plan_.ranks, "update " + homes_.unit(u).name, Line::update);
+  Brought here = brought(place_of(u, piece.first));
   const auto add = [&](const Home& home, bool changes) -> Id {
     if (!home.view.buffer) return 0;
     const uint64_t skip = range.first - homes_.kept(home, piece).first;
-    return builder.add(here(slice(homes_.view(home, piece), skip / home.per, range.count / home.per), changes),
-                       changes || !r_.job);
+    const View value = slice(homes_.view(home, piece), skip / home.per, range.count / home.per);
+    return builder.add(changes ? here.change(value) : here.read(value), changes || !r_.job);
   };
   std::vector<eng_id> states;
   for (const auto& state : homes_.optimizer) states.push_back(add(state[u], true));
@@ -241,22 +187,23 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
     return slice(homes_.view(home, piece), range.first - homes_.kept(home, piece).first, range.count);
   };
   const bool follows = last && !r_.job && homes_.follows(u, piece.first),
-             is_home = is_here(homes_.view(homes_.master[u], piece)),
+             is_home = here.reaches(homes_.view(homes_.master[u], piece)),
              casts = homes_.weight[u].view.desc.dtype != homes_.master[u].view.desc.dtype;
   Id weight = 0;
-  if (follows && casts && (!is_home || is_here(homes_.weight[u].view)))
-    weight = builder.add(weight_here(part_of(homes_.weight[u])), true);
+  if (follows && casts && (!is_home || here.reaches(homes_.weight[u].view)))
+    weight = builder.add(here.write(part_of(homes_.weight[u])), true);
   const size_t before = emit_.segment().actions.size();
-  const View old = last ? observing_.before_update(u, homes_.master[u].part, builder.view(master), at_) : View{};
-  ask_update(builder, leader, stage, master, own, weight, states, ranges);
+  const View old =
+      last ? observing_.before_update(u, homes_.master[u].part, builder.view(master), here.arena()) : View{};
+  ask_update(builder, here.arena(), leader, stage, master, own, weight, states, ranges);
   if (last) observing_.after_update(u, homes_.master[u].part, ranges, builder.view(master), old);
   Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
-  if (weight && made == Written::nothing) drop(builder.view(weight));
+  if (weight && made == Written::nothing) here.drop(builder.view(weight));
   if (follows && !casts && !is_home) {
     emit_.copy(builder.view(master), part_of(homes_.weight[u]));
     made = Written::all;
   }
-  give_back();
+  std::move(here).give_back();
   if (made == Written::some)
     throw fault("optimizer {}: its update leaves a part of weight_out unwritten ({})", r_.optimizer->name,
                 homes_.unit(u).name);
@@ -265,34 +212,35 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
 
 // One parameter, whole.
 void Update::whole(size_t u, uint32_t p) {
+  const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
+  if (!n) return;
   EmittingBuilder builder(emit_, plan_.ranks, "update " + homes_.unit(u).name, Line::update);
+  Brought here = brought(place_of(u));
   std::vector<eng_id> states;
   for (const auto& state : homes_.shaped) {
     const auto it = state.find(p);
-    states.push_back(it == state.end() ? 0 : builder.add(here(it->second, true), true));
+    states.push_back(it == state.end() ? 0 : builder.add(here.change(it->second), true));
   }
-  const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
-  if (!n) return;
-  ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes_.parameter(whole_[u].view, p), true), 0, states,
-             {{&homes_.rules().of(p).shown, 0, n, 0}});
-  give_back();
-  turn();
+  ask_update(builder, here.arena(), p, ENG_STAGE_WHOLE, 0, builder.add(homes_.parameter(whole_[u].view, p), true), 0,
+             states, {{&homes_.rules().of(p).shown, 0, n, 0}});
+  std::move(here).give_back();
+  slots_.turn();
 }
 
-void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,
-                        const std::vector<eng_id>& states, const std::vector<eng_range>& ranges) {
+void Update::ask_update(EmittingBuilder& builder, uint32_t arena, uint32_t leader, uint32_t stage, Id master, Id grad,
+                        Id weight, const std::vector<eng_id>& states, const std::vector<eng_range>& ranges) {
   const eng_update update{sizeof(eng_update),
                           model_.params[leader].flags,
                           master,
                           grad,
                           weight,
-                          builder.add(reads_.at(at_).scalars[homes_.rules().of(leader).group]),
+                          builder.add(reads_.at(arena).scalars[homes_.rules().of(leader).group]),
                           states.data(),
                           static_cast<uint32_t>(states.size()),
                           stage,
                           ranges.data(),
                           static_cast<uint32_t>(ranges.size()),
-                          builder.add(reads_.at(at_).counters),
+                          builder.add(reads_.at(arena).counters),
                           r_.seed};
   ask(r_.optimizer->who(), builder, Exit::usage, r_.optimizer->table.update, r_.optimizer->self.get(), &builder,
       &update);

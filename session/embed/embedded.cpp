@@ -80,9 +80,8 @@ RunRequest asked(const eng_session_request& r) {
   out.files = !(r.flags & ENG_SESSION_NO_FILES);
   out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0,
                   words(r.activations, r.n_activations, "activation"), words(r.fields, r.n_fields, "field")};
-  out.without_data = out.tell_all = true;
+  out.tell_all = true;
   out.stop = [] { return stop_asked && stop_asked->load(std::memory_order_relaxed); };
-  out.build_data = build;
   return out;
 }
 
@@ -113,16 +112,19 @@ class Embedded::Events final : public RunListener {
   bool saved_ = false;
 };
 
-Embedded::Embedded(const eng_session_request& r) : request_(asked(r)) {
-  note_ = [note = r.note, data = r.data](const std::string& text) {
-    const std::string shown = for_terminal(text);
-    if (note) note(data, shown.data(), shown.size());
-  };
+Embedded::Embedded(const eng_session_request& r)
+    : request_(asked(r)),
+      note_([note = r.note, data = r.data](const std::string& text) {
+        const std::string shown = for_terminal(text);
+        if (note) note(data, shown.data(), shown.size());
+      }),
+      events_(std::make_unique<Events>(note_)) {
   const std::string command = r.command ? r.command : own_command();
   const Turn turn(Turn::For::setup);
-  opened_ = std::make_shared<Opened>(open_config(request_.open));
+  Opened opened = open_config(request_.open);
   MemberStart start{command, {}, {}, (r.flags & ENG_SESSION_ALONE) != 0};
   member_.emplace(std::move(start));
+  open(std::move(opened));
   if (!member_->many()) return;
   if (many_ranks.exchange(true))
     throw Error(Exit::usage, "this process has a session of several ranks already",
@@ -134,11 +136,16 @@ Embedded::~Embedded() {
   {
     const Turn turn(Turn::For::setup);
     run_.reset();
-    opened_.reset();
+    opening_.reset();
     member_.reset();
   }
   lent_.reset();
   if (many_) many_ranks = false;
+}
+
+void Embedded::open(Opened given) {
+  const OpeningOptions options{.without_data = true, .build_data = build};
+  opening_.emplace(std::move(given), options, *member_, *events_);
 }
 
 void Embedded::need_sound() const {
@@ -154,16 +161,17 @@ void Embedded::start() {
   need_sound();
   if (run_) throw Error(Exit::usage, "this session is started already");
   owner.started();
-  events_ = std::make_unique<Events>(note_);
   const Turn turn(Turn::For::setup);
   sound([&] {
-    request_.opened = opened_;
-    run_ = std::make_unique<Run>(request_, *member_, *events_);
-    opened_.reset();
-    request_.opened.reset();
-    tensors_ = tensors_of(run_->setup().plan);
-    lent_ = std::make_shared<const Lent>(run_->trainer().memory());
-    directory_ = run_->directory().string();
+    try {
+      run_ = std::make_unique<Run>(request_, *opening_, *events_);
+    } catch (...) {
+      open(std::move(opening_->opened));  // gives back the directory and the memory
+      throw;
+    }
+    tensors_ = tensors_of(opening_->setup.plan);
+    lent_ = std::make_shared<const Lent>(opening_->trainer->memory());
+    directory_ = opening_->directory.string();
   });
 }
 
@@ -171,8 +179,8 @@ std::string Embedded::plan(uint32_t ranks) {
   need_sound();
   if (ranks < 1 || ranks > 65536) throw Error(Exit::usage, fmt::format("ranks = {}: 1 to 65536", ranks));
   const Turn turn(Turn::For::setup);
-  Config config = run_ ? run_->config() : opened_->config;
-  Registry& registry = run_ ? run_->registry() : *opened_->registry;
+  Config config = opening_->opened.config;
+  Registry& registry = *opening_->opened.registry;
   const World world = planned_world(config, ranks);
   if (const std::string epochs = try_count_steps(config, registry, ranks); !epochs.empty()) note_(epochs);
   const Setup setup = make_plan_only(config, registry, world, request_.readable);
@@ -183,50 +191,50 @@ std::string Embedded::plan(uint32_t ranks) {
 std::string Embedded::activations() {
   need_sound();
   const Turn turn(Turn::For::setup);
-  if (run_) return activations_json(run_->setup().model);
+  if (run_) return activations_json(opening_->setup.model);
   Readable with;
   with.fields = request_.readable.fields;
-  return activations_json(make_plan_only(opened_->config, *opened_->registry, {}, with).model);
+  return activations_json(make_plan_only(opening_->opened.config, *opening_->opened.registry, {}, with).model);
 }
 
 eng_session_info Embedded::describe() const {
   eng_session_info out{};
   out.struct_size = sizeof(out);
   out.rank = member_->rank(), out.ranks = member_->size();
-  const Config& config = run_ ? run_->config() : opened_->config;
+  const Config& config = opening_->opened.config;
   out.steps = run_ || !by_epochs(config) ? config.section("train").integer("steps") : 0;
   out.length = config.section("train").integer("sequence_length");
   out.directory = directory_.c_str();
   if (!run_) return out;
-  const Setup& setup = run_->setup();
-  const Cut& cut = run_->trainer().cut();
+  const Setup& setup = opening_->setup;
+  const Cut& cut = opening_->trainer->cut();
   out.started = 1;
-  out.step = run_->trainer().step();
+  out.step = opening_->trainer->step();
   out.rows = cut.rows * cut.accumulate;
   out.micro_rows = cut.rows;
   out.vocabulary = setup.model.info.vocabulary;
   out.parameters = setup.plan.parameters;
   out.tensors = tensors_.size();
   out.dl_device_type = device().device_type, out.dl_device_id = device().device_id;
-  out.train_samples = run_->data().info().train_samples;
-  out.held_out = run_->data().info().validation_samples;
+  out.train_samples = opening_->data->info().train_samples;
+  out.held_out = opening_->data->info().validation_samples;
   return out;
 }
 
 DLDevice Embedded::device() const {
-  if (run_->setup().kernels->host_memory()) return {kDLCPU, 0};
-  const eng_device_info& info = run_->setup().kernels->info();
+  if (opening_->setup.kernels->host_memory()) return {kDLCPU, 0};
+  const eng_device_info& info = opening_->setup.kernels->info();
   return {static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
 }
 
 Incoming::FromDevice Embedded::from_device() {
-  if (run_->setup().kernels->host_memory()) return {};
-  return [this](void* to, const void* from, uint64_t bytes) { run_->trainer().download(to, from, bytes); };
+  if (opening_->setup.kernels->host_memory()) return {};
+  return [this](void* to, const void* from, uint64_t bytes) { opening_->trainer->download(to, from, bytes); };
 }
 
 Batch Embedded::batch(std::span<const eng_tensor_in> fields, BatchShape shape) {
   shape.optional = request_.readable.fields;
-  return batch_of(fields, shape, run_->data(), device(), from_device());
+  return batch_of(fields, shape, *opening_->data, device(), from_device());
 }
 
 // The weights that compute reads follow what callers wrote. Ranks must do it together, so that with several of them a
@@ -234,7 +242,7 @@ Batch Embedded::batch(std::span<const eng_tensor_in> fields, BatchShape shape) {
 void Embedded::publish() {
   const bool lent = !writable_.empty();
   if (!member_->many()) std::erase_if(writable_, [](const auto& w) { return w.expired(); });
-  if (written_ || lent) run_->trainer().publish();
+  if (written_ || lent) opening_->trainer->publish();
   written_ = false;
 }
 
@@ -246,16 +254,16 @@ eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
     refuse_all(fields);
     throw;
   }
-  const Cut& cut = run_->trainer().cut();
-  if (!fields.empty()) given = batch(fields, {cut.rows * cut.accumulate, run_->data().length()});
+  const Cut& cut = opening_->trainer->cut();
+  if (!fields.empty()) given = batch(fields, {cut.rows * cut.accumulate, opening_->data->length()});
   eng_step_result out{};
   out.struct_size = sizeof(out);
   if (!run_->more()) {
-    const bool last = run_->trainer().step() >= run_->config().section("train").integer("steps");
+    const bool last = opening_->trainer->step() >= opening_->opened.config.section("train").integer("steps");
     out.ended = last || !run_->over().empty() ? ENG_ENDED_DONE : ENG_ENDED_STOPPED;
     return out;
   }
-  if (!given && !run_->data().info().train_samples && !run_->data().info().validation_samples) {
+  if (!given && !opening_->data->info().train_samples && !opening_->data->info().validation_samples) {
     if (!stop_)
       throw Error(Exit::usage, "the configuration has no data, and the step was given no batch",
                   "give the step a batch, or the configuration [data] paths");
@@ -292,13 +300,13 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
     refuse_all(fields);
     throw;
   }
-  Trainer& trainer = run_->trainer();
-  const auto rows = static_cast<size_t>(trainer.cut().rows), length = static_cast<size_t>(run_->data().length());
-  if (!fields.empty()) given = batch(fields, {0, run_->data().length()});
-  if (!given && !run_->data().info().validation_samples)
+  Trainer& trainer = *opening_->trainer;
+  const auto rows = static_cast<size_t>(trainer.cut().rows), length = static_cast<size_t>(opening_->data->length());
+  if (!fields.empty()) given = batch(fields, {0, opening_->data->length()});
+  if (!given && !opening_->data->info().validation_samples)
     throw Error(Exit::usage, "nothing is held out, and no batch was given",
                 "give a batch, or set data.validation, for example 0.05");
-  const char* program = run_->setup().plan.sites.empty() ? "eval" : eval_with_sites;
+  const char* program = opening_->setup.plan.sites.empty() ? "eval" : eval_with_sites;
   const Turn turn(Turn::For::program);
   const eng_eval_result result = sound([&] {
     publish();
@@ -345,11 +353,11 @@ void Embedded::logits(std::span<const eng_tensor_in> fields) {
     refuse_all(fields);
     throw;
   }
-  const Batch one = batch(fields, {run_->trainer().cut().rows, run_->data().length(), false});
+  const Batch one = batch(fields, {opening_->trainer->cut().rows, opening_->data->length(), false});
   const Turn turn(Turn::For::program);
   sound([&] {
     publish();
-    run_->trainer().logits(one);
+    opening_->trainer->logits(one);
   });
 }
 
@@ -374,6 +382,7 @@ void Embedded::close() {
       if (run_) {
         const Exit exit = broken_ ? Exit::stopped : run_->end().exit;
         run_.reset();
+        opening_.reset();  // nothing may use the communicator any more
         if (!broken_ && member_->many()) member_->leave(exit);
       }
     } catch (...) {

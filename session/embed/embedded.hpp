@@ -46,6 +46,7 @@ class Embedded {
     void* data = nullptr;
     DLDevice device{kDLCPU, 0};
   };
+  void open(Opened given);
   void need_started();
   void need_sound() const;
   // A failure while all ranks work together leaves the session unusable.
@@ -68,13 +69,13 @@ class Embedded {
   DLDevice device() const;
   Batch batch(std::span<const eng_tensor_in> fields, BatchShape shape);
 
-  RunRequest request_;
-  std::function<void(const std::string&)> note_;
-  std::shared_ptr<Opened> opened_;  // until it is started
-  bool many_ = false;               // it holds the place of the process's session of several ranks
+  const RunRequest request_;
+  const std::function<void(const std::string&)> note_;
+  const std::unique_ptr<Events> events_;
+  bool many_ = false;  // it holds the place of the process's session of several ranks
   std::optional<Member> member_;
-  std::unique_ptr<Events> events_;
-  std::unique_ptr<Run> run_;
+  std::optional<Opening> opening_;    // all that is read and written; complete once it is started
+  std::unique_ptr<Run> run_;          // makes the steps; there once it is started
   std::vector<TensorShare> tensors_;  // of the plan: what a reader and a writer name
   std::shared_ptr<const Lent> lent_;  // the memory, while the session is open or a tensor is out
   std::vector<std::weak_ptr<const void>> writable_;

@@ -24,19 +24,19 @@ void check(const eng_generate_request& r) {
 void Embedded::generate(const eng_generate_request& r) {
   check(r);
   need_started();
-  const Config& config = run_->config();
+  const Config& config = opening_->opened.config;
   const Section& data = config.section("data");
   std::optional<Tokenizer> tokenizer;
   if (r.tokenizer)
-    tokenizer.emplace(run_->registry(), r.tokenizer, std::filesystem::current_path());
+    tokenizer.emplace(*opening_->opened.registry, r.tokenizer, std::filesystem::current_path());
   else if (data.has("tokenizer") && !data.string("tokenizer").empty())
-    tokenizer.emplace(run_->registry(), data.string("tokenizer"), config.base_dir());
+    tokenizer.emplace(*opening_->opened.registry, data.string("tokenizer"), config.base_dir());
   if (r.prompt && !tokenizer)
     throw Error(Exit::usage, "there is no tokenizer for the prompt", "name one, such as \"bytes\", or give ids");
   std::vector<int32_t> ids(r.ids, r.ids + r.n_ids);
   if (r.prompt) ids = tokenizer->encode(r.prompt, data.has("special_tokens") && data.boolean("special_tokens"));
   if (ids.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one token");
-  const eng_model_info& model = run_->setup().model.info;
+  const eng_model_info& model = opening_->setup.model.info;
   for (const int32_t id : ids)
     if (id < 0 || id >= model.vocabulary)
       throw Error(Exit::usage, fmt::format("the prompt has id {}, the model has {} ids", id, model.vocabulary));
@@ -57,7 +57,7 @@ void Embedded::generate(const eng_generate_request& r) {
   } give_back{decoder};
   {
     const Turn turn(Turn::For::setup);
-    decoder = std::make_unique<Decoder>(config, run_->registry(), length, 0, "ask for fewer tokens");
+    decoder = std::make_unique<Decoder>(config, *opening_->opened.registry, length, 0, "ask for fewer tokens");
     const Fill fill = decoder->fill();
     sound([&] {
       for (const TensorShare& to : parameters(decoder->setup().plan)) {

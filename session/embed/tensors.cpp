@@ -55,14 +55,14 @@ std::vector<TensorShare> tensors_of(const Plan& plan) {
 }
 
 Embedded::Place Embedded::place(const View& view) const {
-  const Plan& plan = run_->setup().plan;
+  const Plan& plan = opening_->setup.plan;
   if (plan.in_storage(view)) return {};
-  const bool host = plan.in_host_arena(view) || run_->setup().kernels->host_memory();
-  return {run_->trainer().executor().address(view), host ? DLDevice{kDLCPU, 0} : device()};
+  const bool host = plan.in_host_arena(view) || opening_->setup.kernels->host_memory();
+  return {opening_->trainer->executor().address(view), host ? DLDevice{kDLCPU, 0} : device()};
 }
 
 const Tensor& Embedded::find(const std::string& name, const std::string& role) const {
-  const Plan& plan = run_->setup().plan;
+  const Plan& plan = opening_->setup.plan;
   if (const Tensor* found = plan.find(name, role)) return *found;
   std::vector<std::string> names, roles;
   for (const Tensor& t : plan.tensors) {
@@ -85,7 +85,7 @@ const Tensor& Embedded::find(const std::string& name, const std::string& role) c
 
 eng_tensor_info Embedded::tensor(uint64_t index) const {
   if (!run_) throw Error(Exit::usage, "the session is not started: it has no tensors");
-  const Plan& plan = run_->setup().plan;
+  const Plan& plan = opening_->setup.plan;
   if (index >= plan.tensors.size())
     throw NotFound(fmt::format("there is no tensor {}: there are {}", index, plan.tensors.size()));
   const Tensor& t = plan.tensors[index];
@@ -151,8 +151,8 @@ DLManagedTensorVersioned* Embedded::copy_of(const Tensor& t) {
 
 // Elements [first, first + n), which all ranks bring together if each holds a part.
 void Embedded::gather(const Tensor& t, uint64_t first, uint64_t n, char* to) {
-  const TensorShare& spec = tensors_[static_cast<size_t>(&t - run_->setup().plan.tensors.data())];
-  const Read read = run_->trainer().reader();
+  const TensorShare& spec = tensors_[static_cast<size_t>(&t - opening_->setup.plan.tensors.data())];
+  const Read read = opening_->trainer->reader();
   if (!t.part || !member_->many()) return read(spec, first, n, to);
   const uint64_t size = dtype_size(t.desc.dtype);
   struct Head {
@@ -201,8 +201,8 @@ void Embedded::write(const std::string& name, const std::string& role, const eng
                       from && rounds(*from, to) ? "allow rounding (ENG_WRITE_ROUND, round=True), or convert it first"
                                                 : "convert it first");
   const Turn turn(Turn::For::setup);
-  const TensorShare& spec = tensors_[static_cast<size_t>(&t - run_->setup().plan.tensors.data())];
-  const Fill fill = run_->trainer().fill();
+  const TensorShare& spec = tensors_[static_cast<size_t>(&t - opening_->setup.plan.tensors.data())];
+  const Fill fill = opening_->trainer->fill();
   const uint64_t most = tile / 8, size = dtype_size(to);
   std::vector<char> raw, ready(most * size);
   sound([&] {

@@ -46,7 +46,8 @@ class Analysis {
       : request_(request),
         member_(member),
         listener_(listener),
-        opening_({.trains = false, .build_data = request.build_data}, member, listener) {}
+        opening_(open_for_job(request.open, request.job), {.trains = false, .build_data = request.build_data}, member,
+                 listener) {}
   AnalysisEnd run();
 
  private:
@@ -110,7 +111,7 @@ void Analysis::take_weights() {
 
 void Analysis::prepare() {
   again_ = is_analysis(request_.open.target) || (!request_.out.empty() && is_analysis(request_.out));
-  opening_.join(open_for_job(request_.open, request_.job));
+  opening_.join();
   take_weights();
   made_.emplace(make_job(config_, *opening_.opened.registry));
   take_batch(opening_.opened.config, *made_, member_.size());

@@ -20,8 +20,7 @@ void Opening::tell(const std::vector<std::string>& notes) const {
     for (const std::string& note : notes) listener_.note(note);
 }
 
-void Opening::join(Opened given) {
-  opened = std::move(given);
+void Opening::join() {
   Config& config = opened.config;
   if (!member_.has_parent()) tell(config.notes());  // a parent has printed them
   has_source_ = !options_.without_data || config.has_data();

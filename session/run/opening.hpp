@@ -48,14 +48,14 @@ struct RunPlace {
 // All ranks call its functions together, in the order in which they are listed. They throw Error.
 class Opening {
  public:
-  // Borrows `member` and `listener`.
-  Opening(OpeningOptions options, Member& member, OpeningListener& listener)
-      : options_(std::move(options)), member_(member), listener_(listener) {}
+  // Takes an opened configuration. Borrows `member` and `listener`.
+  Opening(Opened given, OpeningOptions options, Member& member, OpeningListener& listener)
+      : opened(std::move(given)), options_(std::move(options)), member_(member), listener_(listener) {}
   Opening(const Opening&) = delete;
   Opening& operator=(const Opening&) = delete;
 
-  // Takes an opened configuration, and joins the other ranks. Afterwards `opened.config` may still be changed.
-  void join(Opened given);
+  // Joins the other ranks. Afterwards `opened.config` may still be changed.
+  void join();
   // Resolves the configuration and makes the plan. `check`: weights that do not fit the model are refused before that.
   void plan(Readable readable, bool check = true);
   // Opens the data, and compares what must be equal on all ranks. Nothing was changed on the disk so far, except by
@@ -71,7 +71,7 @@ class Opening {
   // Sets `directory`; from now on the ranks work in it. Returns its folder for checkpoints; "" without `place.dir`.
   std::filesystem::path enter();
 
-  const Member& member() const { return member_; }
+  Member& member() const { return member_; }
 
   // In the order in which they are made; each may use the earlier ones.
   Opened opened;

@@ -49,24 +49,28 @@ void check_space(const RunRequest& request, const Config& config, const Setup& s
   check_disk(config, setup.plan, place.dir->path(), place.from ? checkpoint_step(*place.from).value_or(0) : 0, present);
 }
 
+void check_request(const RunRequest& request) {
+  check_resume(request.resume);
+  for (const auto& folder : {request.open.target, request.out})
+    if (is_analysis(folder))
+      throw Error(Exit::usage, folder.string() + " is an analysis, not a run",
+                  "resume it with:  engine analyse " + shell_word(folder.string()));
+}
+
 }  // namespace
 
 struct Run::State {
   const RunRequest request;
-  Member& member;
+  Opening& opening;
   RunListener& listener;
+  Member& member = opening.member();
   bool again = false;  // the run existed before; whether it has a checkpoint is known later
-  Opening opening;
   std::optional<TraceFile> trace;
   std::optional<Recorder> recorder;
   std::optional<Silent> silent;
   std::optional<TrainingLoop> loop;
 
-  State(const RunRequest& asked, Member& of, RunListener& to)
-      : request(asked),
-        member(of),
-        listener(to),
-        opening({.without_data = asked.without_data, .build_data = asked.build_data}, of, to) {}
+  State(const RunRequest& asked, Opening& by, RunListener& to) : request(asked), opening(by), listener(to) {}
   void prepare();
   void find();
   void start();
@@ -77,11 +81,7 @@ struct Run::State {
 void Run::State::prepare() {
   again = std::filesystem::is_directory(request.open.target) ||
           (request.files && !request.out.empty() && RunDir::is_run(request.out));
-  for (const auto& folder : {request.open.target, request.out})
-    if (is_analysis(folder))
-      throw Error(Exit::usage, folder.string() + " is an analysis, not a run",
-                  "resume it with:  engine analyse " + shell_word(folder.string()));
-  opening.join(request.opened ? std::move(*request.opened) : open_config(request.open));
+  opening.join();
   // Weights that do not fit the model are reported before a plan that does not fit the machine.
   opening.plan(request.readable, !again);
   check_fits(opening.opened.config, *opening.opened.registry, opening.setup);
@@ -163,9 +163,9 @@ auto Run::guarded(const Work& work) {
   }
 }
 
-Run::Run(const RunRequest& request, Member& member, RunListener& listener)
-    : state_(std::make_unique<State>(request, member, listener)) {
-  check_resume(request.resume);
+Run::Run(const RunRequest& request, Opening& opening, RunListener& listener)
+    : state_(std::make_unique<State>(request, opening, listener)) {
+  check_request(request);
   state_->prepare();
   state_->find();
   guarded([this] { state_->start(); });
@@ -210,27 +210,10 @@ void Run::fail(const std::string& why) {
   }
 }
 
-Trainer& Run::trainer() {
-  return *state_->opening.trainer;
-}
-const Setup& Run::setup() const {
-  return state_->opening.setup;
-}
-const Config& Run::config() const {
-  return state_->opening.opened.config;
-}
-Registry& Run::registry() const {
-  return *state_->opening.opened.registry;
-}
-const Data& Run::data() const {
-  return *state_->opening.data;
-}
-const std::filesystem::path& Run::directory() const {
-  return state_->opening.directory;
-}
-
-RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener) {
-  Run run(request, member, listener);
+RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener, BuildData build_data) {
+  check_request(request);  // an analysis may have a configuration that is none of a run
+  Opening opening(open_config(request.open), {.build_data = std::move(build_data)}, member, listener);
+  Run run(request, opening, listener);
   while (run.more()) run.step();
   return run.end();
 }

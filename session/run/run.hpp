@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run on one of its ranks, from its configuration to its files. Prints nothing: a RunListener receives all
-// messages.
+// A training run on one of its ranks, from an opened configuration to its files. Prints nothing: a RunListener receives
+// all messages.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,7 @@
 namespace eng {
 
 struct RunRequest {
-  OpenRequest open;  // a configuration, or a run to resume
-  // The result of open_config for it, if that was called before; it is moved from.
-  std::shared_ptr<Opened> opened = {};
+  OpenRequest open;             // a configuration, or a run to resume
   std::filesystem::path out{};  // the run directory itself: new, empty or a run; "": a new one below [run] out
   std::string resume = "auto";  // "auto", "never", "must", or the step of a checkpoint
   std::vector<std::string> allowed_changes;  // keys ("train.seed") that may change although a resumed run refuses it
@@ -23,9 +21,6 @@ struct RunRequest {
   bool files = true;         // false: no run directory, and no checkpoints; a run is read, and stays as it is
   Readable readable = {};    // what others read of it
   bool tell_all = false;     // the listener hears of steps on each rank, with files or without
-  // True if a configuration without [data] will do: every step is then given its batch.
-  bool without_data = false;
-  BuildData build_data = {};  // see OpeningOptions
 };
 
 // The start of a rank: from which weights and at which step.
@@ -59,9 +54,9 @@ struct RunEnd {
 // process may have several runs, but only one of several ranks.
 class Run {
  public:
-  // Opens the configuration, plans, joins the ranks, makes or reads the weights, and makes the run directory. The three
-  // must outlive it. Throws Error.
-  Run(const RunRequest& request, Member& member, RunListener& listener);
+  // Joins the ranks, plans, makes or reads the weights, and makes the run directory, all by way of `opening`: that of
+  // `request.open`, not joined yet. Borrows `opening` and `listener`. Throws Error.
+  Run(const RunRequest& request, Opening& opening, RunListener& listener);
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -77,12 +72,6 @@ class Run {
   RunEnd end();
   // Called if the maker of the steps cannot go on: reported and recorded as if a step had failed.
   void fail(const std::string& why);
-  Trainer& trainer();
-  const Setup& setup() const;
-  const Config& config() const;
-  Registry& registry() const;
-  const Data& data() const;
-  const std::filesystem::path& directory() const;  // "" without files; on every rank
 
  private:
   struct State;
@@ -91,9 +80,10 @@ class Run {
   std::unique_ptr<State> state_;
 };
 
-// Trains from the first step to the last, or until it is asked to stop. All ranks of `member` call it. Throws Error,
-// after the failure was reported to `member` and written to state.json.
-RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener);
+// Opens the configuration, and trains from the first step to the last, or until it is asked to stop. All ranks of
+// `member` call it. `build_data`: see OpeningOptions. Throws Error, after the failure was reported to `member` and
+// written to state.json.
+RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener, BuildData build_data = {});
 
 // Throws Error(Exit::usage) for an invalid RunRequest::resume.
 void check_resume(const std::string& resume);

@@ -88,6 +88,27 @@ TEST_CASE("embed: two sessions at once give the bits of two runs", "[embed]") {
   CHECK(losses(folder / "y") == losses(two));
 }
 
+TEST_CASE("embed: a session that could not start gives back its directory and still describes itself", "[embed]") {
+  const Folder folder;
+  {
+    engine::Session first(folder.options("own"));
+    CHECK(first.step());
+    first.stop();
+    CHECK_FALSE(first.step());
+  }
+  engine::Session changed(folder.options("own", {"train.seed=2", "train.steps=8"}));
+  std::string why;
+  CHECK(refused(why, [&] { changed.start(); }) != ENG_OK);
+  CHECK_THAT(why, Contains("train.seed"));
+  CHECK(changed.info().started == 0);
+  CHECK(changed.info().steps == 8);
+  CHECK(refused(why, [&] { changed.plan(1); }) != ENG_OK);
+  CHECK_THAT(why, Contains("can only be closed"));
+  engine::Session again(folder.options("own"));
+  again.start();
+  CHECK(again.info().step == 1);
+}
+
 TEST_CASE("embed: the plan without running is that of the command", "[embed]") {
   const Folder folder;
   engine::Session session(folder.options());

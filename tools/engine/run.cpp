@@ -103,9 +103,6 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   request.out = flags.out, request.resume = flags.resume, request.trace = flags.trace;
   request.allowed_changes = flags.allowed_changes;
   request.stop = stop_asked;
-  request.build_data = [](const Config& config, Registry& registry, int64_t vocabulary) {
-    build_data(config, registry, vocabulary, false);
-  };
   if (!flags.max_time.empty()) {
     request.max_seconds = parse_duration(flags.max_time);
     if (!request.max_seconds)
@@ -113,7 +110,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
                   "write it like 90s, 15m or 3h50m");
   }
   Shown shown(member.first());
-  const RunEnd end = run_rank(request, member, shown);
+  const BuildData build = [](const Config& config, Registry& registry, int64_t vocabulary) {
+    build_data(config, registry, vocabulary, false);
+  };
+  const RunEnd end = run_rank(request, member, shown, build);
   if (!end.directory.empty()) {
     shown.finish();
     show_end(end, flags, member, shown);
