@@ -254,6 +254,7 @@ const Schema& provided_keys() {
     all.push_back(arch);
     for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
     all.push_back(text("fallback", false));
+    all.push_back({"usual", Type::boolean});
     return all;
   }();
   return keys;

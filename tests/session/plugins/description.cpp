@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/registry/registry.hpp"
 #include "engine/model.h"
+#include "engine/monitor.h"
+#include "engine/op.h"
 #include "engine/optimizer.h"
 #include "session/plugins/plugin_file.hpp"
 #include "session/plugins/pretrained.hpp"
+#include "session/plugins/usual.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -186,6 +190,27 @@ TEST_CASE("a description from before 1.0 states its drafts in a table of their o
   CHECK_THAT(kernels.old, Contains("still accepts, but for kernels of eng.rope/1, eng.attention/1, ") &&
                               Contains("which have changed: rebuild the plugin for " ENG_KERNELS_DRAFT));
   CHECK(provided(ENG_KERNELS_DRAFT).changed_ops.empty());
+}
+
+TEST_CASE("the usual plugin of a kind is the first whose description says so") {
+  eng::Registry registry({});
+  const auto add = [&](const std::string& name, const std::string& more) {
+    eng::Candidate file{name + ".eng.so", {}, "", {}, nullptr};
+    REQUIRE(eng::parse_description("[plugin]\nid = 'org.example." + name +
+                                       "'\nname = 'A'\nversion = '1'\nlicense = 'MIT'\n[[provides]]\nkind = '" +
+                                       ENG_TIER_DRAFT + "'\nname = '" + name + "'\n" + more,
+                                   file.description) == "");
+    registry.add(std::move(file));
+  };
+  add("attic", "");
+  add("cellar", "usual = false\n");
+  CHECK_THROWS_WITH(eng::usual(registry, ENG_TIER_KIND, "for boxes"),
+                    Contains("no plugin is the usual one of eng.tier/1, for boxes"));
+  add("shed", "usual = true\n");
+  add("barn", "usual = true\n");
+  CHECK(eng::usual(registry, ENG_TIER_KIND, "for boxes") == "shed");
+  CHECK_THROWS(eng::usual(registry, ENG_DEVICE_KIND, "for boxes"));
+  CHECK_THAT(refusal(lion + "usual = 'yes'\n"), Contains("'usual' must be"));
 }
 
 TEST_CASE("a frozen kind needs no draft; its last one is still read") {
