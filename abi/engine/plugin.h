@@ -31,6 +31,9 @@
  *                 error if there is none. Ops of engine/ops.h need not be listed.
  *   [[provides]]     kind = "eng.optimizer/1-draft6", name = "lion", summary; of a format also begins, endings
  *                 (engine/documents.h)
+ *                 usual = true: it is taken where no configuration names one. A device: its kernels compute in memory of
+ *                 tiers. A tier: states on storage pass through it on their way to the device. A job: `engine analyse`
+ *                 does it. Of several, the one that is found first is taken.
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
  *                 choices, help, required = true; for an optimizer per_group = true: [[optimizer.groups]] may give some
  *                 parameters another value, which eng_parameter.options returns

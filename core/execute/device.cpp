@@ -66,8 +66,7 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
     throw fault("device {} describes itself with {}", device, what);
   info_.parallel_beside = std::max(info_.parallel_beside, 1u);
   const Candidate* own = registry.providers(ENG_DEVICE_KIND, device)[0];
-  for (const Candidate* one : registry.providers(ENG_KERNELS_KIND, device))
-    if (one == own) load(*one);
+  if (find_in(*own, ENG_KERNELS_KIND, device)) load(*own);
   const auto [other, there] = fallback_of(registry, device, section);
   if (other.empty()) return;
   fallback_ = std::make_unique<Kernels>(registry, other, there);
@@ -91,9 +90,10 @@ std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const st
 
 void Kernels::load(const Candidate& from) const {
   loaded_.push_back(&from);
+  const std::vector<std::string>& changed = find_in(from, ENG_KERNELS_KIND, device_)->changed_ops;
   for (const auto& [op, kernel] : load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_),
                                                fmt::format("plugin {}, device {}", from.description.id, device_)))
-    kernels_[op].push_back({kernel, from.description.id, this});
+    if (!std::count(changed.begin(), changed.end(), op)) kernels_[op].push_back({kernel, from.description.id, this});
 }
 
 // Adds the next plugin with kernels for this device, preferably one that the run has loaded already; with `used` only

@@ -7,15 +7,12 @@
 #include "engine/kernel.h"
 
 namespace eng {
-namespace {
 
 const Provided* find_in(const Candidate& candidate, const std::string& kind, const std::string& name) {
   for (const Provided& one : candidate.description.provides)
     if (candidate.refused.empty() && one.refused.empty() && one.kind == kind && one.name == name) return &one;
   return nullptr;
 }
-
-}  // namespace
 
 // Earlier files win.
 void Registry::add(Candidate candidate) {

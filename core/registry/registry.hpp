@@ -57,8 +57,9 @@ struct Provided {
   std::string refused = {};  // why the engine cannot use it; "" if it can
   std::string draft = {};    // "eng.optimizer/1-draft6", of which it was built; "" if it states none
   std::string old = {};      // says that this is the draft before the engine's, which is accepted; "" if it is not
-  Preset facts = {};         // what its description says besides: `least_arch`, `devices`, `fallback`
-  std::optional<Preset> fit = {};  // [provides.fit]
+  std::vector<std::string> changed_ops = {};  // changed since that draft: its kernels of these are not used
+  Preset facts = {};                          // what its description says besides: `least_arch`, `devices`, `fallback`
+  std::optional<Preset> fit = {};             // [provides.fit]
 };
 
 // The description in section .eng_plugin.
@@ -120,6 +121,9 @@ void copy_entry(const Entry* theirs, Entry& out, const std::string& what) {
         "rebuild the plugin with this engine's headers");
   out = *theirs;
 }
+
+// The entry of this kind and name in the file, or nullptr if there is none that is used.
+const Provided* find_in(const Candidate& candidate, const std::string& kind, const std::string& name);
 
 class Registry {
  public:

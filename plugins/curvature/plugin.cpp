@@ -29,6 +29,7 @@ name = 'reference'
 [[provides]]
 kind = ')" ENG_JOB_DRAFT R"('
 name = 'curvature'
+usual = true
 devices = ['cpu', 'reference']
 summary = 'diagonal Hessian, activation sparsity, classes of weights, their response to noise, an embedding'
 

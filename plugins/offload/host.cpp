@@ -157,6 +157,7 @@ summary = "States in ordinary memory of the host"
 kind = ")" ENG_TIER_DRAFT R"("
 name = "host"
 summary = "memory of the host, of exactly the planned size, resident from the start"
+usual = true
 fit = { order = 10, discrete = true }
 )")
 

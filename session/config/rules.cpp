@@ -123,10 +123,10 @@ struct Rules {
     derive_offload(offload);
     if (offload.string("optimizer") == "none" && offload.string("update") == "host")
       refuse("E0113", "offload", "update", "`update` = \"host\", but the optimizer's states are on the device",
-             "set offload.optimizer = \"host\" as well, or remove `update`");
+             "set offload.optimizer to a tier as well, or remove `update`");
     if (offload.string("optimizer") == "none" && offload.string("master") == "none" && offload.given("ratio"))
       refuse("E0113", "offload", "ratio", "`ratio` is given, but the optimizer's states and masters are on the device",
-             "set offload.optimizer as well, or remove `ratio`");
+             "set offload.optimizer to a tier as well, or remove `ratio`");
   }
 
   void recompute(const Section& recompute) const {

@@ -8,6 +8,7 @@
 #include "session/job/facts.hpp"
 #include "session/job/host.hpp"
 #include "session/planning/fits.hpp"
+#include "session/plugins/usual.hpp"
 #include "session/ranks/common_error.hpp"
 #include "session/run/changes.hpp"
 #include "session/run/record.hpp"
@@ -324,7 +325,8 @@ Opened open_for_job(OpenRequest request, const std::string& job) {
   if (!job.empty())
     request.overrides.push_back("job.plugin=" + toml_text(job));
   else if (!names_job(request))
-    request.overrides.push_back("job.plugin=" + toml_text(std::string(usual_job)));
+    request.overrides.push_back("job.plugin=" + toml_text(usual(*scan_plugins(request.plugin_paths), ENG_JOB_KIND,
+                                                                "done if neither [job] nor --job names one")));
   return open_config(request);
 }
 

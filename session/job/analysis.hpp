@@ -11,8 +11,6 @@
 
 namespace eng {
 
-constexpr const char* usual_job = "curvature";  // where neither [job] nor the command names one
-
 struct AnalysisRequest {
   // A configuration; a run, whose newest checkpoint has the weights; a Hugging Face directory; or an analysis to
   // resume.
@@ -48,7 +46,8 @@ struct AnalysisEnd {
   std::vector<std::string> files = {};  // that the job wrote, in their order
 };
 
-// Opens a target for a job: as open_config, with a [job] that names a plugin.
+// Opens a target for a job: as open_config, with a [job] that names a plugin. If neither `job` nor the target does, it is
+// the usual one of the plugins that are found without the target's [plugins] path.
 Opened open_for_job(OpenRequest request, const std::string& job);
 // Does all of it on this rank. All ranks call it. What fails is reported to `member` and written to state.json, then
 // thrown.

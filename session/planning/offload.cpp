@@ -6,11 +6,15 @@
 
 #include "engine/ops.h"
 #include "session/plugins/listing.hpp"
+#include "session/plugins/usual.hpp"
 
 namespace eng {
 namespace {
 
-constexpr const char *host_device = "cpu", *host_tier = "host";
+// The device whose kernels compute in memory of tiers, whatever the device of the run is.
+std::string host_device(const Registry& registry) {
+  return usual(registry, ENG_DEVICE_KIND, "whose kernels compute in memory of tiers");
+}
 
 void add(Offload& offload, const std::string& tier, const Section& section, Registry& registry) {
   for (const Offload::Tier& one : offload.tiers)
@@ -81,7 +85,8 @@ Offload make_offload(const Section& section, Registry& registry, bool discrete, 
   if (section.has("ratio")) out.ratio = section.number("ratio");
   // Storage is reached through memory of the host, unless the device's own is that.
   const bool stores = std::any_of(out.tiers.begin(), out.tiers.end(), [](const auto& t) { return t.storage; });
-  if (stores && (discrete || out.update_on_host)) add(out, host_tier, section, registry);
+  if (stores && (discrete || out.update_on_host))
+    add(out, usual(registry, ENG_TIER_KIND, "through which states on storage reach the device"), section, registry);
   return out;
 }
 
@@ -102,13 +107,10 @@ uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& regist
 }
 
 std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host) {
-  if (!registry.find(ENG_DEVICE_KIND, host_device))
-    throw Error(Exit::environment,
-                fmt::format("no plugin provides the device '{}', whose kernels update on the host", host_device),
-                "engine plugins ls --why");
-  Section options = default_options(registry, host_device);
+  const std::string device = host_device(registry);
+  Section options = default_options(registry, device);
   options.set("threads", host.integer("threads"), "host.threads");
-  return std::make_unique<Kernels>(registry, host_device, options);
+  return std::make_unique<Kernels>(registry, device, options);
 }
 
 void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device) {
@@ -148,7 +150,8 @@ Host make_host(const Offload& offload, const Section& section, Registry& registr
   for (const Offload::Tier& tier : offload.tiers) host.tiers.push_back(open_tier(registry, tier, section, local_rank));
   host.kernels = kernels;
   if (kernels)
-    host.device = std::make_unique<Device>(registry, host_device, default_options(registry, host_device), local_rank);
+    host.device =
+        std::make_unique<Device>(registry, kernels->device(), default_options(registry, kernels->device()), local_rank);
   return host;
 }
 

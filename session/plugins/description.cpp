@@ -12,6 +12,8 @@
 #include "engine/monitor.h"
 #include "engine/observer.h"
 #include "engine/op.h"
+#include "engine/ops.h"
+#include "engine/ops_step.h"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
 #include "engine/schedule.h"
@@ -137,8 +139,8 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
 // draft, with the same tables, which a file need not state.
 enum class Accepts : uint8_t {
   own,       // only this draft
-  previous,  // the one before it too, with a warning: tables have only grown at their ends, and required_bytes of
-             // core/registry/registry.hpp tells which bytes of a table the draft before had
+  previous,  // the one before it too, with a warning: tables have only grown at their ends, what was there means what
+             // it meant, and required_bytes of core/registry/registry.hpp tells which bytes of a table it had
   frozen
 };
 struct KnownKind {
@@ -152,13 +154,13 @@ constexpr KnownKind known_kinds[] = {
     {ENG_DATA_KIND, "eng.data/1-draft3", Accepts::frozen},
     {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
     {ENG_TOKENIZER_KIND, "eng.tokenizer/1-draft1", Accepts::frozen},
-    {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
-    {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT},
-    {ENG_OPS_KIND, ENG_OPS_DRAFT},  // an eng_op, which lies in a list, has grown
-    {ENG_COMM_KIND, ENG_COMM_DRAFT},
-    {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},  // `place` has lost a parameter
-    {ENG_ZERO_KIND, ENG_ZERO_DRAFT},            // as above
-    {ENG_TIER_KIND, ENG_TIER_DRAFT},
+    {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT, Accepts::previous},
+    {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT, Accepts::previous},  // but see changed_ops
+    {ENG_OPS_KIND, ENG_OPS_DRAFT},                             // an eng_op, which lies in a list, has grown
+    {ENG_COMM_KIND, ENG_COMM_DRAFT, Accepts::previous},
+    {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT, Accepts::previous},
+    {ENG_ZERO_KIND, ENG_ZERO_DRAFT},  // one that computes with weights may take packed ones for numbers
+    {ENG_TIER_KIND, ENG_TIER_DRAFT, Accepts::previous},
     {ENG_SCHEDULE_KIND, "eng.schedule/1-draft1", Accepts::frozen},
     {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT, Accepts::previous},
     {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},
@@ -166,6 +168,12 @@ constexpr KnownKind known_kinds[] = {
     {ENG_TRANSFORM_KIND, ENG_TRANSFORM_DRAFT},
     {ENG_LOSS_KIND, ENG_LOSS_DRAFT},
 };
+
+// Ops that an engine of the draft before of eng.kernels/1 defines otherwise, by an input, an attribute or an order of
+// summation. A kernel of that draft would compute what they were.
+const std::vector<std::string> changed_ops = {
+    ENG_OP_ROPE,          ENG_OP_ATTENTION,          ENG_OP_ATTENTION_GRAD, ENG_OP_POSITIONS, ENG_OP_POSITIONS_GRAD,
+    ENG_OP_CROSS_ENTROPY, ENG_OP_CROSS_ENTROPY_GRAD, ENG_OP_PUT_ROW,        ENG_OP_FINISH};
 
 constexpr std::string_view draft_mark = "-draft";
 
@@ -214,12 +222,17 @@ void judge(Provided& one) {
     const std::string text = split_draft(id).second;
     return text.empty() ? 0 : std::stol(text);
   };
-  if (known->accepts == Accepts::previous && number(one.draft) > 0 && number(one.draft) + 1 == number(known->draft))
-    one.old = fmt::format("built from draft {}, which this engine still accepts: rebuild the plugin for {}", one.draft,
-                          known->draft);
-  else
+  if (known->accepts != Accepts::previous || number(one.draft) == 0 || number(one.draft) + 1 != number(known->draft)) {
     one.refused = fmt::format("built from draft {}, this engine speaks {}{}: rebuild the plugin", one.draft,
                               frozen ? fmt::format("{} and its last draft ", one.kind) : "", known->draft);
+    return;
+  }
+  if (one.kind == ENG_KERNELS_KIND) one.changed_ops = changed_ops;
+  one.old = fmt::format("built from draft {}, which this engine still accepts{}: rebuild the plugin for {}", one.draft,
+                        one.changed_ops.empty()
+                            ? ""
+                            : fmt::format(", but for kernels of {}, which have changed", fmt::join(changed_ops, ", ")),
+                        known->draft);
 }
 
 Preset read_drafts(const toml::table& root) {
@@ -241,6 +254,7 @@ const Schema& provided_keys() {
     all.push_back(arch);
     for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
     all.push_back(text("fallback", false));
+    all.push_back({"usual", Type::boolean});
     return all;
   }();
   return keys;

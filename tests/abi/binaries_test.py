@@ -4,7 +4,7 @@
 
 A plugin whose tables end where the first version's do, and one built from headers of a later minor, with more fields
 than this engine knows, give the losses of one built from these headers. A field in the middle is noticed. The kept
-binaries in frozen/ train."""
+binaries in frozen/ train. Kinds that accept the draft before train from it, with its tables and a warning."""
 import json
 import os
 import pathlib
@@ -37,8 +37,9 @@ CONFIG = LLAMA + TRAIN + '[optimizer]\nplugin = "nesterov"\nlearning_rate = 0.1\
 
 
 def compiled(source, headers, out, expect=True):
-    command = shlex.split(os.environ.get("CC", "cc"))
-    command += ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden",
+    plus = source.suffix == ".cpp"
+    command = shlex.split(os.environ.get("CXX", "c++") if plus else os.environ.get("CC", "cc"))
+    command += ["-std=c++17" if plus else "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden",
                 "-I", str(headers), str(source), "-shared", "-Wl,--version-script=" + str(ROOT / "abi" / "plugin.map"),
                 "-lm", "-pthread", "-o", str(out)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -114,6 +115,62 @@ def check_binaries(work):
     print("binaries of an earlier and of a later minor give the same losses")
 
 
+def before(header, *cuts):
+    """Edits of a header to the draft before: its number, and the ends of the tables that came after it."""
+    text = (ROOT / "abi" / "engine" / header).read_text()
+    edits = [(header, rf'"{kind}-draft{draft}"', f'"{kind}-draft{int(draft) - 1}"')
+             for kind, draft in re.findall(r'_DRAFT "(eng\.\w+/1)-draft(\d+)"', text)]
+    return edits + [(header, cut, "") for cut in cuts]
+
+
+# The draft before of kinds that accept it. Its tables ended where the cuts begin.
+DEVICE = [*before("device.h", r"\n  /\* ---- algorithms that were measured(?:(?!\n\} eng_device;).)*"), *before("kernel.h")]
+TIER = before("tier.h", r"  /\* Rates of storage(?:(?!\n\} eng_tier_info;).)*\n(?=\} eng_tier_info;)",
+              r"\n  /\* ---- what a tier takes besides(?:(?!\n\} eng_tier;).)*")
+COMM = [*before("comm.h"), *before("kernel.h")]
+PRECISION = before("policy.h")
+
+
+def check_previous(work):
+    template = ROOT / "tools" / "templates"
+
+    def build(name, source, headers):
+        plugins = work / name
+        plugins.mkdir(parents=True)
+        compiled(ROOT / "docs" / "examples" / "counting.c", ROOT / "abi", plugins / "counting.eng.so")
+        compiled(source, headers, plugins / "built.eng.so")
+        return plugins
+
+    device = template / "device" / "cpp" / "my_thing.cpp"
+    on_device = LLAMA + TRAIN + RATE + '[device]\nplugin = "my_thing"\n'
+    for name, source, edits, more, words in (
+            ("device", device, DEVICE, '[device]\nplugin = "my_thing"\n', []),
+            ("comm", template / "comm" / "cpp" / "my_thing.cpp", COMM, '[comm]\nplugin = "my_thing"\n', ["--ranks", "2"]),
+            ("precision", template / "precision" / "cpp" / "my_thing.cpp", PRECISION, '[precision]\nplugin = "my_thing"\n', []),
+            ("tier", ROOT / "tests" / "abi" / "memory_tier.c", TIER, '[offload]\noptimizer = "memory"\n', [])):
+        today = build(name + " today", source, ROOT / "abi")
+        old = build(name + " before", source, headers_with(work, "headers of " + name, *edits))
+        kind = f"eng.{name}/1-draft"
+        assert f"built from draft {kind}" in engine(old, "plugins", "ls", "--why"), kind
+        assert "built from draft" not in engine(today, "plugins", "ls", "--why"), kind
+        want, found = (losses(plugins, LLAMA + TRAIN + RATE + more, *words) for plugins in (today, old))
+        assert want == found and len(want) == 8, f"{name}: {want} today, {found} from the draft before"
+
+    # A kernel of an op that has changed since is not used: the device leaves the op to its fallback.
+    other = work / "rope.cpp"
+    text, op = device.read_text(), "{sizeof(eng_kernel), 0, ENG_OP_ADD,"
+    assert op in text
+    other.write_text(text.replace(op, op.replace("ADD", "ROPE")))
+    path = work / "rope.toml"
+    path.write_text(on_device)
+    for age, headers, left in (("today", ROOT / "abi", False), ("before", work / "headers of device" / "abi", True)):
+        plugins = build("rope " + age, other, headers)
+        said = re.search("device my_thing leaves .*", engine(plugins, "plan", path))[0]
+        assert ("eng.rope/1" in said) == left and "eng.add/1" in said, (age, said)
+    assert losses(plugins, on_device) == losses(work / "device today", on_device)
+    print("kinds that accept the draft before train from it")
+
+
 def check_kept(work):
     if platform.machine() != "x86_64":
         print("skipped: the kept binaries are for x86-64")
@@ -140,6 +197,7 @@ def main():
     os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
     with tempfile.TemporaryDirectory() as folder:
         check_binaries(pathlib.Path(folder))
+        check_previous(pathlib.Path(folder))
         check_kept(pathlib.Path(folder))
 
 

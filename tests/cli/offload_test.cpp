@@ -127,7 +127,7 @@ TEST_CASE("a tier that does not exist, and an update where no state is", "[cli]"
   CHECK(has(none.err, "help: tiers: none, host"));
   const Result update = engine(scratch, {"check", "config.toml", "offload.update=host"});
   CHECK(update.exit == 2);
-  CHECK(has(update.err, "set offload.optimizer = \"host\" as well, or remove `update`"));
+  CHECK(has(update.err, "set offload.optimizer to a tier as well, or remove `update`"));
 }
 
 TEST_CASE("an update whose bits depend on the kind of device is refused on the host beside a card", "[cli]") {

@@ -106,7 +106,7 @@ TEST_CASE("a key in the wrong section") {
 TEST_CASE("sections") {
   CHECK_THAT(problems(with("[offload]\nupdate = \"host\"\n")),
              Contains("error[E0113]: `update` = \"host\", but the optimizer's states are on the device") &&
-                 Contains("set offload.optimizer = \"host\" as well, or remove `update`"));
+                 Contains("set offload.optimizer to a tier as well, or remove `update`"));
   CHECK_THAT(problems(with("[recompute]\npolicy = \"full\"\nevery = 2\n")),
              Contains("error[E0113]: `every` and `policy` are both given") &&
                  Contains("give one of policy, every, blocks and budget"));

@@ -115,7 +115,7 @@ void add_analyse(CLI::App& app, Common& common) {
       ->required();
   add_overrides(*command, flags->overrides);
   command->add_option("--job", flags->job,
-                      fmt::format("the job's plugin: job.plugin; \"{}\" if neither names one", usual_job));
+                      "the job's plugin; without it job.plugin, or else the usual one of the plugins");
   command->add_option("--out", flags->out, "the directory of the analysis: new, empty, or an analysis to resume");
   command->add_option("--max-time", flags->max_time, "stop with 75 after this time, for example 3h50m");
   add_rank_flags(*command, flags->ranks);

@@ -19,6 +19,7 @@ ENG_DESCRIPTION(
     "'\n"
     "name = 'cpu'\n"
     "summary = 'The cores this process may run on'\n"
+    "usual = true\n"
     "[provides.options.threads]\n"
     "type = 'int'\n"
     "default = 0\n"

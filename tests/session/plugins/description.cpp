@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/registry/registry.hpp"
 #include "engine/model.h"
+#include "engine/monitor.h"
+#include "engine/op.h"
 #include "engine/optimizer.h"
 #include "session/plugins/plugin_file.hpp"
 #include "session/plugins/pretrained.hpp"
+#include "session/plugins/usual.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -157,8 +161,56 @@ TEST_CASE("a description from before 1.0 states its drafts in a table of their o
   CHECK_THAT(refusal("[drafts]\n'eng.model/1' = 3\n"), Contains("must be a text"));
   // A kind whose tables changed is refused, with both ids.
   eng::Description d;
-  REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.precision/1-draft7'\nname = 'p'\n", d) == "");
-  CHECK_THAT(d.provides[0].refused, Contains("built from draft eng.precision/1-draft7, this engine speaks eng."));
+  const auto before_of = [](const std::string& draft) {
+    const size_t at = draft.find("-draft") + 6;
+    return draft.substr(0, at) + std::to_string(std::stoi(draft.substr(at)) - 1);
+  };
+  const auto provided = [&](const std::string& draft) {
+    d = {};
+    REQUIRE(eng::parse_description(head + "[[provides]]\nkind = '" + draft + "'\nname = 'p'\n", d) == "");
+    return d.provides[0];
+  };
+  for (const char* draft : {ENG_ZERO_DRAFT, ENG_OPS_DRAFT, ENG_MONITOR_DRAFT})
+    CHECK_THAT(provided(before_of(draft)).refused,
+               Contains("built from draft " + before_of(draft) + ", this engine speaks " + draft));
+  // One whose tables have only grown is used.
+  for (const char* draft : {ENG_MODEL_DRAFT, ENG_DEVICE_DRAFT, ENG_COMM_DRAFT, ENG_PRECISION_DRAFT, ENG_TIER_DRAFT,
+                            ENG_OBSERVER_DRAFT, ENG_JOB_DRAFT}) {
+    const eng::Provided one = provided(before_of(draft));
+    CHECK(one.refused == "");
+    CHECK(one.changed_ops.empty());
+    CHECK(one.old == "built from draft " + before_of(draft) +
+                         ", which this engine still accepts: rebuild the plugin for " + draft);
+  }
+  // A kernel is used if its op is what it was.
+  const eng::Provided kernels = provided(before_of(ENG_KERNELS_DRAFT));
+  CHECK(kernels.refused == "");
+  CHECK(std::count(kernels.changed_ops.begin(), kernels.changed_ops.end(), "eng.attention/1") == 1);
+  CHECK(std::count(kernels.changed_ops.begin(), kernels.changed_ops.end(), "eng.add/1") == 0);
+  CHECK_THAT(kernels.old, Contains("still accepts, but for kernels of eng.rope/1, eng.attention/1, ") &&
+                              Contains("which have changed: rebuild the plugin for " ENG_KERNELS_DRAFT));
+  CHECK(provided(ENG_KERNELS_DRAFT).changed_ops.empty());
+}
+
+TEST_CASE("the usual plugin of a kind is the first whose description says so") {
+  eng::Registry registry({});
+  const auto add = [&](const std::string& name, const std::string& more) {
+    eng::Candidate file{name + ".eng.so", {}, "", {}, nullptr};
+    REQUIRE(eng::parse_description("[plugin]\nid = 'org.example." + name +
+                                       "'\nname = 'A'\nversion = '1'\nlicense = 'MIT'\n[[provides]]\nkind = '" +
+                                       ENG_TIER_DRAFT + "'\nname = '" + name + "'\n" + more,
+                                   file.description) == "");
+    registry.add(std::move(file));
+  };
+  add("attic", "");
+  add("cellar", "usual = false\n");
+  CHECK_THROWS_WITH(eng::usual(registry, ENG_TIER_KIND, "for boxes"),
+                    Contains("no plugin is the usual one of eng.tier/1, for boxes"));
+  add("shed", "usual = true\n");
+  add("barn", "usual = true\n");
+  CHECK(eng::usual(registry, ENG_TIER_KIND, "for boxes") == "shed");
+  CHECK_THROWS(eng::usual(registry, ENG_DEVICE_KIND, "for boxes"));
+  CHECK_THAT(refusal(lion + "usual = 'yes'\n"), Contains("'usual' must be"));
 }
 
 TEST_CASE("a frozen kind needs no draft; its last one is still read") {
