@@ -11,10 +11,11 @@ eng_status Frozen::read(const eng_options* options, eng_error* error) {
   if (!options->is_set(options, "frozen")) return ENG_OK;
   const char* name = nullptr;
   if (eng_status s = options->get_string(options, "frozen", &name, error)) return s;
-  packed_ = std::strcmp(name, "int8") == 0   ? ENG_PACKED_INT8
-            : std::strcmp(name, "e4m3") == 0 ? ENG_PACKED_E4M3
-            : std::strcmp(name, "nf4") == 0  ? ENG_PACKED_NF4
-                                             : 0;
+  packed_ = std::strcmp(name, "int8") == 0         ? ENG_PACKED_INT8
+            : std::strcmp(name, "e4m3") == 0       ? ENG_PACKED_E4M3
+            : std::strcmp(name, "nf4") == 0        ? ENG_PACKED_NF4
+            : std::strcmp(name, "nf4_double") == 0 ? ENG_PACKED_NF4_DOUBLE
+                                                   : 0;
   return ENG_OK;
 }
 

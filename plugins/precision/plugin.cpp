@@ -19,7 +19,7 @@ summary = 'single precision everywhere'
 fit = { order = 10 }
 
 [provides.options]
-frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
 
 [[provides]]
 kind = ')" ENG_PRECISION_DRAFT R"('
@@ -28,7 +28,7 @@ summary = 'bf16 weights, activations and gradients between ranks; f32 masters an
 fit = { order = 20 }
 
 [provides.options]
-frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
 
 [[provides]]
 kind = ')" ENG_PRECISION_DRAFT R"('
@@ -37,7 +37,7 @@ summary = 'as bf16 without masters: weights and optimizer states in bf16, rounde
 fit = { order = 30 }
 
 [provides.options]
-frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
 gradients = { type = 'string', default = 'f32', choices = ['f32', 'bf16'], help = 'the type of summed gradients; with bf16, micro-batches are added in bf16' }
 
 [[provides]]
@@ -47,7 +47,7 @@ summary = 'as bf16 with IEEE half precision, and a loss scale'
 fit = { order = 40 }
 
 [provides.options]
-frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements; if absent, as other weights' }
+frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
 loss_scale = { type = 'float', default = 0.0, min = 0.0, max = 1.7e38, help = 'a fixed loss scale; 0: it follows the gradients' }
 initial_scale_power = { type = 'int', default = 16, min = 0, max = 126, help = 'the first loss scale is 2 to this power' }
 loss_scale_window = { type = 'int', default = 1000, min = 1, max = 1000000, help = 'updates without overflow after which the loss scale doubles' }

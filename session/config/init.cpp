@@ -154,4 +154,52 @@ every = 10                     # steps between lines
   return out;
 }
 
+Start start_adapter() {
+  return {R"([model]
+from = "DIR"                   # a Hugging Face directory: options, weights and tokenizer come from there
+# adapter = "DIR"              # an adapter of PEFT to go on from
+
+[data]
+paths = ["data/*.txt"]         # files or patterns, relative to this file
+validation = 0.05              # of the windows are held out
+
+[train]
+steps = 1000
+micro_batch = 1                # sequences in memory at a time; `engine plan` says what they take
+accumulate = 8                 # or global_batch, which derives it
+sequence_length = 1024
+grad_clip = 1.0
+seed = 1
+eval_every = 100               # steps between evaluations of what is held out
+
+[adapter]
+plugin = "lora"
+targets = ["all-linear"]       # every linear map of the layers; or patterns: ["*.q_proj", "*.v_proj"]
+rank = 16
+alpha = 32.0                   # the path is scaled by alpha / rank
+dropout = 0.05
+
+[optimizer]
+plugin = "adamw"
+learning_rate = 2e-4           # ten times that of training all weights is usual
+weight_decay = 0.0
+
+[schedule]
+kind = "cosine"                # constant, linear or cosine
+warmup_steps = 20
+
+[precision]
+plugin = "bf16"                # or fp32
+# frozen = "nf4"               # frozen matrices in 4 bits (QLoRA); int8, e4m3: 8 bits
+
+[checkpoint]
+every = 200                    # the last step is always saved
+keep = 3
+
+[log]
+every = 10                     # steps between lines
+)",
+          {"[model] from", "[data] paths"}};
+}
+
 }  // namespace eng

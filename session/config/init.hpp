@@ -17,11 +17,13 @@ struct ModelChoice {
 // "opt-125m", "facebook/opt-125m"). Throws an Error(Exit::usage) that lists the presets.
 ModelChoice choose_model(const SchemaSource& plugins, const std::vector<std::string>& words);
 
-// `needs`: the keys that must be set before it can train.
+// `needs`: the keys that must be set before it can train, each with its section if they are of several ones.
 struct Start {
   std::string text;
   std::vector<std::string> needs;
 };
 Start start_config(const PluginSchema& model, const ModelChoice& choice);
+// One that trains an adapter beside the weights of a Hugging Face directory.
+Start start_adapter();
 
 }  // namespace eng

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of [[observers]] and [[transforms]]: their keys are the engine's and those of their plugin.
+// The entries of [[observers]] and [[transforms]]: their keys are the engine's and those of their plugin. [adapter] is
+// the short form of one transform.
 #include <fmt/format.h>
 
 #include "session/config/source.hpp"
@@ -87,6 +88,27 @@ Problems entry_problems(const std::string& section, Tables& entries, const TextR
       if (key.required && !values.count(key.key)) refuse("E0108", fmt::format("it needs `{}`", key.key), key.help);
   }
   return out;
+}
+
+void move_adapter(Document& document, Problems& problems) {
+  const auto found = document.parts.find("adapter");
+  if (found == document.parts.end()) return;
+  const Document::Part adapter = std::move(found->second);
+  document.parts.erase(found);
+  const TextRange at = adapter.header.line || adapter.keys.empty() ? adapter.header : adapter.keys.begin()->second.key;
+  auto& transforms = document.parts["transforms"].keys;
+  if (const auto list = transforms.find("list"); list != transforms.end() && !list->second.held)
+    return problems.push_back({"E0113", "[adapter] and [[transforms]] are both given", at,
+                               "write it as one more entry of [[transforms]], with the same keys"});
+  Table entry;
+  for (const auto& [key, given] : adapter.keys) {
+    if (given.odd.empty())
+      entry.values[key] = given.value;
+    else
+      problems.push_back(
+          {"E0104", fmt::format("[adapter] `{}` cannot be {}", printable(key, 80), given.odd), given.key});
+  }
+  transforms["list"] = {Tables{std::move(entry)}, "", at, at};
 }
 
 }  // namespace eng

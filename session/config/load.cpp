@@ -358,6 +358,7 @@ struct Resolver {
     Names names;
     for (const auto& schema : section_schemas()) names.push_back(schema.name);
     if (std::count(names.begin(), names.end(), name)) return;
+    names.push_back("adapter");
     const TextRange at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
     const std::string sections = fmt::format("sections are: {}", fmt::join(names, ", "));
     if (const auto foreign = plugins.foreign("", name, {})) {
@@ -419,6 +420,7 @@ Config Config::make(Document document, Problems problems, const std::string& tex
   Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};
   resolver.read_from(base_dir);
   move_old_keys(document, resolver.model_name(), plugins, problems);
+  move_adapter(document, problems);
   config.notes_ = document.notes;
   config.notes_.insert(config.notes_.end(), resolver.from.notes.begin(), resolver.from.notes.end());
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));

@@ -68,6 +68,9 @@ std::string absent_tier(const std::string& key, const Document& document, const 
 // Moves keys that older engines had elsewhere: model.z_loss is loss.z_loss, unless the plugin `model` has a key z_loss.
 void move_old_keys(Document& document, const std::string& model, const SchemaSource& plugins, Problems& problems);
 
+// [adapter] with its keys becomes the one entry of [[transforms]]; both at once are a problem.
+void move_adapter(Document& document, Problems& problems);
+
 // Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are
 // skipped.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,

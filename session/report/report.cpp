@@ -158,7 +158,10 @@ std::string packed_text(const Plan& plan) {
     for (const HeldRange& range : t.ranges) held += bytes(range.view.desc);
   }
   if (!type) return "";
-  const char* const name = type == ENG_PACKED_NF4 ? "nf4" : type == ENG_PACKED_INT8 ? "int8" : "e4m3";
+  const char* const name = type == ENG_PACKED_NF4          ? "nf4"
+                           : type == ENG_PACKED_NF4_DOUBLE ? "nf4_double"
+                           : type == ENG_PACKED_INT8       ? "int8"
+                                                           : "e4m3";
   return fmt::format("\n  packed            {} of them in {}: {} with their scales{}", parameters, name, size(held),
                      several(plan) ? " on each rank" : "");
 }

@@ -105,6 +105,13 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   const Result bytes = engine(scratch, {"check", "mamba.toml", "data.paths=['text.txt']", "data.tokenizer=bytes",
                                         "model.num_hidden_layers=1", "train.sequence_length=16"});
   CHECK(has(bytes.err, "note: the data have ids below 256, the model has 50257"));
+  CHECK(has(engine(scratch, {"init", "lora", "-o", "lora.toml"}).err, "set [model] from and [data] paths, then:"));
+  const Result adapter =
+      engine(scratch, {"check", "lora.toml", "model.from=" + std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single",
+                       "data.paths=['text.txt']", "train.sequence_length=32", "adapter.rank=4"});
+  INFO(adapter.err);
+  CHECK(adapter.exit == 0);
+  CHECK(has(adapter.out, "lora replaces 14 calls"));
   // Several models have a preset of this name: the first is used, with a note.
   const Result several = engine(scratch, {"init", "13b"});
   CHECK(has(several.out, "plugin = \"llama\""));

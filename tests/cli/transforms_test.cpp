@@ -218,6 +218,8 @@ TEST_CASE("low-rank paths beside weights in 4 bits are planned, trained, saved, 
     return uint64_t(Json::parse(good(scratch, args).out).at("ranks")[0].at("arenas")[0].at("persistent"));
   };
   CHECK(persistent(four) < persistent({}));
+  CHECK(persistent({"precision.frozen=nf4_double"}) < persistent(four));
+  CHECK(has(good(scratch, {"plan", "config.toml", "precision.frozen=nf4_double"}).out, " of them in nf4_double: "));
   CHECK(has(good(scratch, {"plan", "config.toml", four[0]}).out, " of them in nf4: "));
   run({"run", "config.toml", "--out", "whole", "train.steps=6"}, four);
   run({"run", "config.toml", "--out", "halves", "train.steps=3"}, four);

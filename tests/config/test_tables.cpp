@@ -92,3 +92,55 @@ TEST_CASE("a mistake in a group is reported") {
   CHECK_THAT(problems(with("[train]\nsteps = [{a = 1}]\n")),
              Contains("`steps` must be of type integer, not list of tables"));
 }
+
+namespace {
+
+// The usual plugins, and a transform `path`.
+const SchemaSource& with_path() {
+  static const PluginSchema path = [] {
+    Option rank{"rank", Type::integer, int64_t{8}};
+    rank.min = 1;
+    return PluginSchema{{rank}, {}};
+  }();
+  static const SchemaSource all = [] {
+    SchemaSource out = plugins();
+    out.find = [](const std::string& kind, const std::string& name) -> const PluginSchema* {
+      if (kind == "eng.transform/1") return name == "path" ? &path : nullptr;
+      return plugins().find(kind, name);
+    };
+    out.names = [](const std::string& kind) {
+      return kind == "eng.transform/1" ? std::vector<std::string>{"path"} : plugins().names(kind);
+    };
+    return out;
+  }();
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("[adapter] is the short form of one transform") {
+  const std::string keys = "plugin = \"path\"\ntargets = [\"*.q\"]\nrank = 4\n", longer = "[[transforms]]\n" + keys;
+  const auto list = [](const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return parse(with(text), overrides, with_path()).section("transforms").as<Tables>("list");
+  };
+  CHECK(list("[adapter]\n" + keys) == list(longer));
+  CHECK(list("", {"adapter.plugin=path", "adapter.targets=[\"*.q\"]", "adapter.rank=4"}) == list(longer));
+  CHECK(list("[adapter]\n" + keys, {"adapter.rank=2"})[0].values.at("rank") == Value(int64_t{2}));
+  // The text that the command writes has the long form, and reads back.
+  const Config config = parse(with("[adapter]\n" + keys), {}, with_path());
+  CHECK(parse(resolved_text(config), {}, with_path()).section("transforms").as<Tables>("list") == list(longer));
+  const Config plain = parse(with(""), {}, with_path());
+  CHECK(parse(resolved_text(plain), {"adapter.plugin=path"}, with_path()).section("transforms").given("list"));
+
+  const auto bad = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK_THAT(problems(with(text), {}, with_path()), Contains(part));
+  };
+  bad("[adapter]\n" + keys + longer, "error[E0113]: [adapter] and [[transforms]] are both given");
+  bad("[adapter]\n" + keys + longer, "6 | [adapter]");
+  bad("[adapter]\nrank = 4\n", "[[transforms]] 1: it needs `plugin`");
+  bad("[adapter]\nplugin = \"path\"\nrnk = 4\n", "[[transforms]] 1: `rnk` is unknown");
+  bad("[adapter]\nplugin = \"path\"\nrank = 2026-01-01\n", "[adapter] `rank` cannot be a date or time");
+  bad("[[adapter]]\nplugin = \"path\"\n", "write [adapter], with single brackets");
+  bad("[adaptor]\nplugin = \"path\"\n", "did you mean `adapter`?");
+}

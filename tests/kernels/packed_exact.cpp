@@ -13,7 +13,8 @@ using namespace kernels_test;
 
 namespace {
 
-constexpr int32_t packed_types[] = {ENG_PACKED_NF4, ENG_PACKED_INT8, ENG_PACKED_E4M3};  // in the order of the golden
+constexpr int32_t packed_types[] = {ENG_PACKED_NF4, ENG_PACKED_INT8, ENG_PACKED_E4M3,
+                                    ENG_PACKED_NF4_DOUBLE};  // in the order of the golden
 
 // The values of tools/goldens/packed.py.
 Tensor golden_values() {
@@ -76,13 +77,21 @@ TEST_CASE("what was decoded is encoded as it was, and lies as near as the format
     const Tensor codes = pack(x, packed), y = unpack(codes, packed, ENG_F32);
     CHECK(pack(y, packed).same_bits(codes));
     // Half of the largest distance between two levels.
-    const double most = packed == ENG_PACKED_NF4 ? 0.1520 : packed == ENG_PACKED_INT8 ? 0.5 / 127 : 16.0 / 448;
+    const double most = eng_packed_is_nf4(packed) ? 0.1520 : packed == ENG_PACKED_INT8 ? 0.5 / 127 : 16.0 / 448;
+    const auto largest = [&](int64_t first, int64_t n) {
+      double scale = 0;
+      for (int64_t k = first; k < first + n; ++k) scale = std::fmax(scale, std::fabs(x.as<float>()[k]));
+      return scale;
+    };
     double worst = 0;
     for (int64_t first = 0; first < x.size(); first += ENG_PACKED_BLOCK) {
-      double scale = 0;
-      for (int64_t k = first; k < first + ENG_PACKED_BLOCK; ++k) scale = std::fmax(scale, std::fabs(x.as<float>()[k]));
+      const double scale = largest(first, ENG_PACKED_BLOCK);
+      // A scale of 8 bits is wrong by at most half of a 255th of the largest one of the chunk.
+      const double off = packed == ENG_PACKED_NF4_DOUBLE
+                             ? largest(first / ENG_PACKED_CHUNK * ENG_PACKED_CHUNK, ENG_PACKED_CHUNK) / 510
+                             : 0;
       for (int64_t k = first; k < first + ENG_PACKED_BLOCK; ++k)
-        worst = std::fmax(worst, std::fabs(double(x.as<float>()[k]) - double(y.as<float>()[k])) / scale);
+        worst = std::fmax(worst, (std::fabs(double(x.as<float>()[k]) - double(y.as<float>()[k])) - off) / scale);
     }
     CHECK(worst <= most * 1.0001);
     CHECK(worst > most / 2);
@@ -94,8 +103,42 @@ TEST_CASE("what was decoded is encoded as it was, and lies as near as the format
   }
 }
 
+TEST_CASE("scales of 8 bits: codes of nf4, scales rounded to 255ths of the largest one of a chunk") {
+  Random random(43);
+  Tensor x = random_normal(random, ENG_F32, {2 * ENG_PACKED_CHUNK});
+  const Tensor plain = pack(x, ENG_PACKED_NF4), twice = pack(x, ENG_PACKED_NF4_DOUBLE);
+  CHECK(eng_packed_bytes(ENG_PACKED_NF4_DOUBLE) == 2116);
+  for (int64_t chunk = 0; chunk < 2; ++chunk) {
+    const auto *one = reinterpret_cast<const uint8_t*>(plain.memory.data()) + chunk * 2304,
+               *two = reinterpret_cast<const uint8_t*>(twice.memory.data()) + chunk * 2116;
+    CHECK(std::memcmp(one, two, 2048) == 0);
+    float top = 0;
+    for (uint32_t k = 0; k < 64; ++k) top = std::fmax(top, eng_packed_scale(ENG_PACKED_NF4, one, k));
+    for (uint32_t k = 0; k < 64; ++k) {
+      const float exact = eng_packed_scale(ENG_PACKED_NF4, one, k),
+                  kept = eng_packed_scale(ENG_PACKED_NF4_DOUBLE, two, k);
+      CHECK(std::fabs(exact - kept) <= top / 510 * 1.0001f);
+      if (exact == top) CHECK(kept == top);
+    }
+  }
+  // A block that is tiny beside another one of its chunk is kept as zeros, and packed again as it was.
+  for (int64_t k = 64; k < 128; ++k) x.as<float>()[k] = 1e-4f;
+  const Tensor codes = pack(x, ENG_PACKED_NF4_DOUBLE), y = unpack(codes, ENG_PACKED_NF4_DOUBLE, ENG_F32);
+  CHECK(y.as<float>()[100] == 0);
+  CHECK(pack(y, ENG_PACKED_NF4_DOUBLE).same_bits(codes));
+  // With a value that is not finite no element of the chunk is; the next chunk does not notice.
+  for (float odd : {NAN, INFINITY}) {
+    x.as<float>()[2048] = odd;
+    const Tensor z = unpack(pack(x, ENG_PACKED_NF4_DOUBLE), ENG_PACKED_NF4_DOUBLE, ENG_F32);
+    for (int64_t k = 0; k < ENG_PACKED_CHUNK; ++k)
+      if (std::isfinite(z.as<float>()[k])) FAIL(k);
+    CHECK(std::isfinite(z.as<float>()[ENG_PACKED_CHUNK]));
+  }
+}
+
 TEST_CASE("every level is kept; tiny blocks are zeros; a value that is not finite does not get lost") {
   for (int32_t packed : packed_types) {
+    if (packed == ENG_PACKED_NF4_DOUBLE) continue;  // the test above
     INFO(packed);
     float levels[256];
     eng_packed_levels(packed, levels);

@@ -25,7 +25,17 @@
 namespace eng {
 namespace {
 
+// The text to `out`, which is told what it needs: "[data] paths and tokenizer".
+int write_start(const std::string& text, const std::string& needs, const std::string& out) {
+  if (put_text(text, out)) print_err("wrote {0}; set {1}, then:  engine check {0}\n", out, needs);
+  return 0;
+}
+
 int init(const Common& common, const std::vector<std::string>& words, const std::string& out) {
+  if (words == std::vector<std::string>{"lora"}) {
+    const auto [text, needs] = start_adapter();
+    return write_start(text, fmt::format("{}", fmt::join(needs, " and ")), out);
+  }
   auto registry = scan_plugins(common);
   SchemaSource plugins = schemas_of(*registry);
   plugins.explain = [&](const auto&, const auto&) { return not_built_yet(*registry); };
@@ -34,9 +44,7 @@ int init(const Common& common, const std::vector<std::string>& words, const std:
     print_err("note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n", choice.preset,
               fmt::join(choice.others, " and "), choice.plugin);
   const auto [text, needs] = start_config(*plugins.find(ENG_MODEL_KIND, choice.plugin), choice);
-  if (put_text(text, out))
-    print_err("wrote {0}; set [data] {1}, then:  engine check {0}\n", out, fmt::join(needs, " and "));
-  return 0;
+  return write_start(text, fmt::format("[data] {}", fmt::join(needs, " and ")), out);
 }
 
 // The plugin's facts about this machine, under the device's line.
@@ -123,7 +131,10 @@ void add_config(CLI::App& app, Common& common) {
   auto* start = app.add_subcommand("init", "write a configuration to start from");
   auto words = std::make_shared<std::vector<std::string>>();
   auto out = std::make_shared<std::string>();
-  start->add_option("model", *words, "a preset, a model plugin or both, for example 7b, mamba, opt/125m, llama tiny")
+  start
+      ->add_option(
+          "model", *words,
+          "a preset, a model plugin or both, for example 7b, mamba, opt/125m, llama tiny; or lora, for an adapter")
       ->required()
       ->expected(1, 2);
   start->add_option("-o", *out, "file to write; stdout by default");

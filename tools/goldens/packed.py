@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/kernels/golden/packed.bin: two chunks of 4,096 values in nf4, int8 and e4m3, as engine/packed.h lays them out.
+"""Writes tests/kernels/golden/packed.bin: two chunks of 4,096 values in nf4, int8, e4m3 and nf4_double, as
+engine/packed.h lays them out.
 
 nf4 is that of bitsandbytes (quantize_4bit, blocks of 64), and the rounding to e4m3 that of torch. Both are compared
-with plain NumPy first. Needs numpy, torch and bitsandbytes; made with 2.4.6, 2.15.0 and 0.50.2, on the CPU.
+with plain NumPy first. The scales of nf4_double are this engine's own; of normal values they must be nearer to the exact
+ones than those that bitsandbytes quantises twice (compress_statistics). Needs numpy, torch and bitsandbytes; made with 2.4.6, 2.15.0 and 0.50.2, on the CPU.
 """
 import pathlib
 
@@ -60,5 +62,26 @@ e4m3 = (near | np.where(np.signbit(scaled), 128, 0)).astype(np.uint8)
 theirs = torch.from_numpy(scaled * np.float32(448)).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
 assert np.array_equal(theirs, e4m3)
 
+
+
+def eight_bits(scales):
+    """(codes, largest scale of each chunk, decoded scales)."""
+    of_chunks = scales.reshape(-1, CHUNK // BLOCK)
+    top = of_chunks.max(1)
+    codes = np.rint(of_chunks / top[:, None] * np.float32(255)).astype(np.uint8)
+    return codes, top, (top[:, None] * (codes / np.float32(255))).reshape(-1)
+
+
+normal = np.random.default_rng(1).standard_normal(64 * CHUNK).astype(np.float32)
+_, state = bnb.quantize_4bit(torch.from_numpy(normal), blocksize=BLOCK, quant_type="nf4", compress_statistics=True)
+nested = (bnb.dequantize_blockwise(state.absmax, state.state2) + state.offset).numpy()
+exact = np.abs(normal.reshape(-1, BLOCK)).max(1)
+assert np.abs(eight_bits(exact)[2] - exact).mean() < np.abs(nested - exact).mean()
+scale_codes, top, _ = eight_bits(scales)
+assert scale_codes[scales.reshape(scale_codes.shape) > 0].all()  # no block but that of zeros is rounded to zeros
+double = b"".join(nf4[k * CHUNK // 2:(k + 1) * CHUNK // 2].tobytes() + scale_codes[k].tobytes() + top[k].tobytes()
+                  for k in range(len(top)))
+
 (pathlib.Path(__file__).resolve().parents[2] / "tests/kernels/golden/packed.bin").write_bytes(
-    chunks(nf4, scales, CHUNK // 2) + chunks(int8, scales, CHUNK) + chunks(e4m3, scales, CHUNK))
+    chunks(nf4, scales, CHUNK // 2) + chunks(int8, scales, CHUNK) + chunks(e4m3, scales, CHUNK) +
+    double)

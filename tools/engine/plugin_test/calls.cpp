@@ -270,11 +270,11 @@ const std::map<std::string, Maker>& makers() {
       {ENG_OP_PACK,
        [](Draw& d) {
          d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.pick(1, 3) * ENG_PACKED_CHUNK})));
-         d.whole("packed", d.pick(ENG_PACKED_INT8, ENG_PACKED_NF4));
+         d.whole("packed", d.pick(ENG_PACKED_INT8, ENG_PACKED_NF4_DOUBLE));
        }},
       {ENG_OP_UNPACK,
        [](Draw& d) {
-         const std::vector<Attr> packed = {{"packed", d.pick(ENG_PACKED_INT8, ENG_PACKED_NF4), 0}};
+         const std::vector<Attr> packed = {{"packed", d.pick(ENG_PACKED_INT8, ENG_PACKED_NF4_DOUBLE), 0}};
          const Array x = normal(d.random, make_desc(ENG_F32, {d.pick(1, 3) * ENG_PACKED_CHUNK}));
          d.in = result(d, ENG_OP_PACK, {x}, packed);
          d.attrs = packed, d.whole("dtype", d.f == ENG_F64 ? ENG_F32 : d.f);
