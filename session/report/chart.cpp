@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/chart.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "charts/page.hpp"
+#include "charts/ticks.hpp"
 #include "core/base/text.hpp"
 #include "core/config/value.hpp"
 
@@ -16,18 +14,13 @@ namespace {
 constexpr double width = 560, height = 260, left = 62, right = 22, top = 10, bottom = 44;
 constexpr size_t most_points = 700;  // of a line; more cannot be told apart
 
-// A difference of two is finite.
-double seen(double value) {
-  return std::clamp(value, -1e300, 1e300);
-}
-
 // A range of values, linear or logarithmic, on a range of the picture.
 struct Axis {
   double low, high, from, to;
   bool logarithmic = false;
 
   double place(double value) const {
-    value = seen(value);
+    value = charts::drawable(value);
     const double t = logarithmic ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
                                  : (value - low) / (high - low);
     return from + (to - from) * t;
@@ -45,18 +38,7 @@ std::vector<double> ticks(const Axis& axis, int wanted) {
     if (out.size() > 1) return out;
     out.clear();
   }
-  const double span = axis.high - axis.low, raw = span / wanted, unit = std::pow(10, std::floor(std::log10(raw)));
-  double step = 10 * unit;
-  for (const double m : {1.0, 2.0, 5.0})
-    if (m * unit >= raw) {
-      step = m * unit;
-      break;
-    }
-  // If neighbouring numbers are further apart than a step, some ticks would be equal.
-  const double first = std::ceil(axis.low / step);
-  for (int k = 0; k < 3 * wanted && (first + k) * step <= axis.high + span * 1e-9; ++k)
-    if (const double at = (first + k) * step; out.empty() || at > out.back()) out.push_back(at == 0 ? 0 : at);
-  return out;
+  return charts::round_numbers(axis.low, axis.high, wanted);
 }
 
 // The points that are drawn: of each stretch of a long line its first, lowest, highest and last.
@@ -123,34 +105,18 @@ std::string grid(const Axis& x, const Axis& y, Figures unit) {
     out += fmt::format("<path class=\"grid\" d=\"M{} {:.1f}H{}\"/><text class=\"y\" x=\"{}\" y=\"{:.1f}\">{}</text>\n",
                        left, at, width - right, left - 6, at + 4, escaped(number_text(v, unit)));
   }
-  for (const double v : ticks(x, 6))
-    if (v == std::floor(v))
-      out += fmt::format(
-          "<path class=\"grid\" d=\"M{0:.1f} {1}V{2}\"/><text class=\"x\" x=\"{0:.1f}\" y=\"{3}\">{4:.0f}"
-          "</text>\n",
-          x.place(v), top, height - bottom, height - bottom + 18, v);
+  for (const double v : charts::round_numbers(x.low, x.high, 6, true))
+    out += fmt::format(
+        "<path class=\"grid\" d=\"M{0:.1f} {1}V{2}\"/><text class=\"x\" x=\"{0:.1f}\" y=\"{3}\">{4:.0f}"
+        "</text>\n",
+        x.place(v), top, height - bottom, height - bottom + 18, v);
   return out + fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{}\">step</text>\n", (x.from + x.to) / 2, height - 6);
 }
 
 }  // namespace
 
 std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : printable(text, 1000)) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out += c;
-  }
-  return out;
+  return charts::markup(printable(text, 1000));
 }
 
 std::string number_text(double value, Figures unit) {
@@ -171,7 +137,8 @@ Drawing draw(const Chart& chart) {
           x.low = std::min(x.low, static_cast<double>(line.steps[k]));
           x.high = std::max(x.high, static_cast<double>(line.steps[k]));
         }
-        y.low = std::min(y.low, seen(line.values[k])), y.high = std::max(y.high, seen(line.values[k]));
+        const double value = charts::drawable(line.values[k]);
+        y.low = std::min(y.low, value), y.high = std::max(y.high, value);
       }
   if (!points) return {};
   y.logarithmic = y.low > 0 && y.high / y.low > 50 && chart.unit == Figures::plain;

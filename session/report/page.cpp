@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/page.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -10,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "charts/page.hpp"
 #include "session/page_text.hpp"
 #include "session/report/chart.hpp"
 #include "session/report/summary.hpp"
@@ -199,11 +198,7 @@ std::string report_page(const std::vector<History>& all) {
   }
   Page page{runs};
   const std::string title = runs.size() == 1 ? runs[0].title : fmt::format("{} runs", runs.size());
-  page.out = fmt::format(
-      "{}<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\n<meta name=\"viewport\" "
-      "content=\"width=device-width\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<style>\n{}</style></head><body>\n<h1>{}</h1>\n{}",
-      page_mark, escaped(title), page_css, escaped(title), notices);
+  page.out = page_mark + charts::page_head(escaped(title), page_css, true) + notices;
   page.out += "<ul class=\"legend\">\n";
   for (size_t r = 0; r < runs.size(); ++r)
     page.out += fmt::format("<li><svg viewBox=\"0 0 34 10\"><path class=\"r{}\" d=\"M1 5H33\"/></svg>{}</li>\n", r % 8,

@@ -3,20 +3,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
+#include <limits>
 
+#include "../../../charts/ticks.hpp"
 #include "text.hpp"
 
 namespace curvature::report {
 namespace {
 
-constexpr double largest = 1e300;  // a difference of two is finite
-
 std::vector<double> finite_only(const std::vector<double>& values) {
   std::vector<double> out;
   for (const double value : values)
-    if (std::isfinite(value)) out.push_back(std::clamp(value, -largest, largest));
+    if (std::isfinite(value)) out.push_back(charts::drawable(value));
   return out;
 }
 
@@ -45,7 +43,7 @@ Axis Axis::whole(const std::vector<double>& values, double from, double to) {
 
 Axis Axis::changes(const std::vector<double>& sizes, const std::vector<double>& values, double from, double to) {
   Axis out = linear(values, from, to);
-  double small = largest, large = 0;
+  double small = std::numeric_limits<double>::infinity(), large = 0;
   for (const double value : finite_only(sizes))
     if (value != 0) small = std::min(small, std::abs(value)), large = std::max(large, std::abs(value));
   if (large <= 100 * small || large < 1e-290) return out;  // in numbers so small, 1 + |v| / smallest has no digits
@@ -74,7 +72,7 @@ Axis Axis::shares(double from, double to) {
 }
 
 double Axis::warped(double value) const {
-  value = std::clamp(value, -largest, largest);
+  value = charts::drawable(value);
   if (scale_ != Scale::signed_log) return value;
   return std::copysign(std::log10(1 + std::abs(value) / smallest_), value);
 }
@@ -104,19 +102,8 @@ std::vector<Tick> Axis::ticks() const {
     return out;
   }
   if (scale_ == Scale::signed_log) return powers();
-  constexpr int wanted = 5;
-  const double span = high_ - low_, raw = span / wanted, unit = std::pow(10, std::floor(std::log10(raw)));
-  double step = 10 * unit;
-  for (const double factor : {5.0, 2.0, 1.0})
-    if (factor * unit >= raw) step = factor * unit;
-  if (whole_) step = std::max(1.0, std::ceil(step));
-  const double first = std::ceil(low_ / step);
-  for (int k = 0; k < 3 * wanted && (first + k) * step <= high_ + span * 1e-9; ++k) {
-    const double value = (first + k) * step;
-    // Some ticks would be equal if neighbouring numbers are further apart than a step.
-    if (const double at = place(value); out.empty() || at != out.back().at)
-      out.push_back({at, short_number(value == 0 ? 0 : value)});
-  }
+  for (const double value : charts::round_numbers(low_, high_, 5, whole_))
+    out.push_back({place(value), short_number(value)});
   return out;
 }
 

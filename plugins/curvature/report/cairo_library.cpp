@@ -22,7 +22,7 @@ namespace {
 constexpr double pi = 3.14159265358979323846;
 
 void ink(cairo_t* to, int number, double opacity) {
-  const unsigned rgb = light_colours[number];
+  const unsigned rgb = charts::colours[number].light;
   cairo_set_source_rgba(to, (rgb >> 16) / 255.0, (rgb >> 8 & 255) / 255.0, (rgb & 255) / 255.0, opacity);
 }
 

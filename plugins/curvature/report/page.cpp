@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "page.hpp"
 
-#include <fmt/format.h>
-
+#include "../../../charts/page.hpp"
 #include "charts.hpp"
 #include "json.hpp"
 #include "page_text.hpp"
@@ -116,14 +115,8 @@ std::string report_page(const Results& results) {
   std::string line;
   for (const char* key : {"now", "device.name", "precision", "version"})
     if (const std::string value = fact(facts, key); !value.empty()) line += (line.empty() ? "" : " · ") + value;
-  return fmt::format(
-             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<meta "
-             "name=\"viewport\" "
-             "content=\"width=device-width\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-             "'none'; style-src 'unsafe-inline'\">\n<style>\n{1}</style></head><body>\n<h1>{0}</h1>\n<p "
-             "class=\"soft\">{2}</p>\n",
-             escaped(title), page_css, escaped(line)) +
-         body(results, facts) +
+  return "<!doctype html>\n" + charts::page_head(escaped(title), page_css, false) +
+         fmt::format("<p class=\"soft\">{}</p>\n", escaped(line)) + body(results, facts) +
          "<footer>The same numbers, with all their digits: results.json and results.csv. docs/analysis.md explains "
          "them.</footer>\n</body></html>\n";
 }

@@ -5,14 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "../../../charts/colours.hpp"
+
 namespace curvature::report {
 
-// Colours: 0 to 7 tell series apart, the others have a meaning.
-inline constexpr int series_inks = 8, ink_text = 8, ink_soft = 9, ink_grid = 10, inks = 11;
-
-// As page.css has them for a light page.
-inline constexpr unsigned light_colours[inks] = {0x0060a8, 0xc04a00, 0x00795a, 0xa8328a, 0x7a6200, 0x3a78d0,
-                                                 0x6a3fb5, 0x444c56, 0x1b1f24, 0x59636e, 0xd8dee4};
+// The first of charts::colours: 0 to 7 tell series apart, the others have a meaning.
+inline constexpr int series_inks = charts::series, ink_text = 8, ink_soft = 9, ink_grid = 10, inks = 11;
 
 // In a paper a unit is 0.25 mm, so a picture of a column, 8.5 cm, is 340 units wide. Letters are 7.8 points high.
 inline constexpr double column_width = 340, millimetres_per_unit = 0.25, letter_height = 11;

@@ -89,7 +89,7 @@ std::string file_style() {
       ".1; }\n";
   for (int k = 0; k < inks; ++k)
     out += fmt::format(".line.{0} {{ stroke: #{1:06x}; }} .dot.{0}, .area.{0}, text.{0} {{ fill: #{1:06x}; }}\n",
-                       ink(k), light_colours[k]);
+                       ink(k), charts::colours[k].light);
   return out + "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
+
+#include "../../../charts/page.hpp"
 
 namespace curvature::report {
 namespace {
@@ -55,29 +55,7 @@ std::string brief(const std::string& text, size_t most) {
 }
 
 std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : clean(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return charts::markup(clean(text));
 }
 
 std::string short_number(double value) {

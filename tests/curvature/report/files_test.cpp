@@ -211,6 +211,20 @@ TEST_CASE("pictures for papers are SVG files that need no page and no cairo") {
   CHECK(!file_of(results, "pca.svg").empty());
 }
 
+TEST_CASE("every colour of the page has a value on light and dark pages and on paper") {
+  const std::string page = file_of(sample_results(3), "report.html");
+  std::set<std::string> names;
+  for (size_t at = page.find("var(--"); at != std::string::npos; at = page.find("var(--", at + 1))
+    names.insert(page.substr(at + 4, page.find(')', at) - at - 4));
+  CHECK(names.size() > 12);
+  for (const std::string& name : names) {
+    INFO(name);
+    size_t values = 0;
+    for (size_t at = page.find(name + ": "); at != std::string::npos; at = page.find(name + ": ", at + 1)) ++values;
+    CHECK(values == 3);
+  }
+}
+
 TEST_CASE("facts that are no JSON object are refused") {
   for (const char* facts : {"", "[]", "{", "7"}) {
     Results results;

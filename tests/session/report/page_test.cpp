@@ -132,6 +132,18 @@ TEST_CASE("page: names are text, and nothing is asked of a network", "[page]") {
   CHECK(count(page, "<svg") == count(page, "</svg>"));
 }
 
+TEST_CASE("page: every colour has a value on light and dark pages and on paper", "[page]") {
+  Scratch scratch;
+  const std::string page = report_page({history(scratch, "run", line(1, 9))});
+  const std::regex named("var\\(--([a-z0-9]+)\\)");
+  size_t n = 0;
+  for (std::sregex_iterator it(page.begin(), page.end(), named), end; it != end; ++it, ++n) {
+    INFO((*it)[1]);
+    CHECK(count(page, "--" + (*it)[1].str() + ": ") == 3);
+  }
+  CHECK(n > 20);
+}
+
 TEST_CASE("page: runs over each other, each in the legend; those without steps are reported", "[page]") {
   Scratch scratch;
   const std::string page =
