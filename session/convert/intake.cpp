@@ -196,11 +196,11 @@ class Intake {
   // `trl dpo`, `llamafactory-cli export`.
   void other_jobs() {
     const std::string& job = job_.kind = launch_.job;
-    if (job_.trainer == "trl" && job == "dpo") return;
+    if (job_.trainer == "trl" && (job == "dpo" || job == "kto")) return;
     if (job.empty() || job == "train" || job == "sft" || job == "pretrain") return;
     job_.out.problem(
         fmt::format("`{} {}`: this is another kind of training or none, which does not exist here yet; "
-                    "`engine run` trains all weights, or LoRA, on text or pairs of answers",
+                    "`engine run` trains all weights, or LoRA, on text or preferences",
                     printable(launch_.program, 40), printable(job, 40)));
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training from pairs of answers (DPO, IPO, SimPO, ORPO) of axolotl, LLaMA-Factory and TRL. The first two pass most
+// Training from preferences (DPO, IPO, SimPO, ORPO, KTO) of axolotl, LLaMA-Factory and TRL. The first two pass most
 // settings on to TRL, or compute the same.
 #include <algorithm>
 
@@ -27,11 +27,13 @@ class Preference {
 
   // The setting that asks for it; none if nothing does. It is not used yet.
   std::optional<Entry> asked() const {
-    if (job_.trainer == "trl" && job_.kind == "dpo") return Entry{std::string("dpo"), "", "trl dpo"};
+    if (job_.trainer == "trl" && (job_.kind == "dpo" || job_.kind == "kto"))
+      return Entry{job_.kind, "", "trl " + job_.kind};
     const Entry* given = factory_ ? job_.flat.find("stage") : axolotl_ ? job_.flat.find("rl") : nullptr;
     if (!given) return std::nullopt;
     const std::string word = lower_case(as_text(given->value));
-    const bool pairs = word == "dpo" || (axolotl_ && (word == "ipo" || word == "orpo" || word == "simpo"));
+    const bool pairs =
+        word == "dpo" || word == "kto" || (axolotl_ && (word == "ipo" || word == "orpo" || word == "simpo"));
     return pairs ? std::optional(*given) : std::nullopt;
   }
 
@@ -43,7 +45,7 @@ class Preference {
     job_.out.set("loss.plugin", std::string("preference"), asked);
     if (!kind(asked)) return;
     weights();
-    if (kind_ == "dpo" || kind_ == "ipo") reference(asked);
+    if (kind_ == "dpo" || kind_ == "ipo" || kind_ == "kto") reference(asked);
     samples(asked);
     if (job_.out.has("adapter.dropout")) no_dropout();
     others();
@@ -66,7 +68,8 @@ class Preference {
 
   bool kind(const Entry& asked) {
     const Entry* given = job_.flat.take(factory_ ? "pref_loss" : axolotl_ ? "dpo_loss_type" : "loss_type");
-    std::string word = axolotl_ ? lower_case(as_text(asked.value)) : "sigmoid";
+    std::string word = lower_case(as_text(asked.value));
+    if (word == "kto") return kto(asked, given);
     if (word == "dpo") word = "sigmoid";
     const bool names = given && (!axolotl_ || word == "sigmoid") && is_on(*given);
     if (names) {
@@ -90,6 +93,24 @@ class Preference {
           fmt::format("`{}`: TRL takes the log-probabilities of all preferred answers and their prompts together; "
                       "here it is the mean over the tokens of each answer, as in the paper (docs/losses.md)",
                       asked.origin));
+    return true;
+  }
+
+  bool kto(const Entry& asked, const Entry* type) {
+    if (type && job_.trainer == "trl" && as_text(type->value) != "kto") {
+      problem(*type, "the loss of single answers here is kto (docs/losses.md)");
+      return false;
+    }
+    kind_ = "kto";
+    job_.out.set("loss.kind", kind_, asked);
+    const std::string before = axolotl_ ? "kto_" : "";
+    for (const auto& [theirs, ours] :
+         {std::pair<std::string, const char*>{factory_ ? "kto_chosen_weight" : before + "desirable_weight",
+                                              "desirable_weight"},
+          {factory_ ? "kto_rejected_weight" : before + "undesirable_weight", "undesirable_weight"}})
+      if (const Entry* given = job_.flat.take(theirs)) job_.out.set(std::string("loss.") + ours, given->value, *given);
+    if (const Entry* nll = factory_ ? job_.flat.take("pref_ftx") : nullptr; nll && is_on(*nll))
+      problem(*nll, "kto has no such term here: leave it out");
     return true;
   }
 
@@ -129,10 +150,11 @@ class Preference {
       if (const Value* pairs = job_.out.get(key))
         job_.out.change(key, 2 * std::get<int64_t>(*pairs), "pairs, of two sequences each");
     job_.out.set("data.plugin", std::string("pairs"), asked);
+    if (kind_ == "kto") job_.out.set("data.unpaired", true, asked);
     job_.out.set("data.too_long", std::string(axolotl_ ? "skip" : "cut"), "what is done there");
-    job_.out.note(fmt::format(
-        "`{}`: each line of the data has the texts prompt, chosen and rejected: docs/data.md#pairs-of-answers",
-        asked.origin));
+    job_.out.note(fmt::format("`{}`: each line of the data has the texts {}: docs/data.md#pairs-of-answers",
+                              asked.origin,
+                              kind_ == "kto" ? "prompt and completion, and label" : "prompt, chosen and rejected"));
   }
 
   // TRL and LLaMA-Factory turn dropout off for preferences, that of adapters as well.
@@ -147,7 +169,7 @@ class Preference {
     if (const Entry* divergence = job_.flat.find("f_divergence_type");
         divergence && as_text(divergence->value) == "reverse_kl")
       job_.flat.take("f_divergence_type");
-    // Those that are on are told by `rest`, if they are not told here.
+    // `rest` tells those that are on, if they are not told here.
     for (const char* name : {"packing", "sample_packing", "neat_packing", "padding_free", "use_weighting",
                              "sync_ref_model", "loss_weights", "ld_alpha", "discopop_tau", "dpo_use_weighting",
                              "dpo_norm_loss", "dpo_loss_weights", "rpo_alpha"})

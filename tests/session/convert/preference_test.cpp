@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DPO, IPO, SimPO and ORPO of axolotl, LLaMA-Factory and TRL become [loss], [reference] and data of pairs.
+// DPO, IPO, SimPO, ORPO and KTO of axolotl, LLaMA-Factory and TRL become [loss], [reference] and data of pairs.
 #include "converted.hpp"
 
 using namespace eng;
@@ -55,7 +55,13 @@ TEST_CASE("convert: preferences of axolotl") {
     CHECK_THAT(refusal(text + keys, "", "a.yml"), Contains(said));
   };
   told("rl: simpo\n", "it has a term that is not here");
-  told("rl: kto\n", "another kind of training");
+  told("rl: grpo\n", "another kind of training");
+  const Converted alone = converted(text + "rl: kto\nkto_desirable_weight: 0.5\n", "", "a.yml");
+  CHECK(preference_config(alone).section("loss").string("kind") == "kto");
+  CHECK(preference_config(alone).section("loss").number("desirable_weight") == 0.5);
+  CHECK(preference_config(alone).section("train").integer("micro_batch") == 4);
+  CHECK_THAT(alone.text, Contains("# unpaired = true"));
+  CHECK_THAT(notes_of(alone), Contains("the texts prompt and completion, and label"));
   told("rl: dpo\nrpo_alpha: 1.0\n", "another kind of training");
   told("rl: dpo\nadapter: lora\nlora_model_dir: ./a\n" + three, "merge it into the model before");
 }
@@ -79,6 +85,9 @@ TEST_CASE("convert: preferences of LLaMA-Factory") {
   const Config simpo = from("pref_loss: simpo\nsimpo_gamma: 0.7\n");
   CHECK(simpo.section("loss").number("margin") == 0.7);
   CHECK(simpo.section("loss").number("beta") == 0.1);
+  CHECK_THAT(
+      refusal("model_name_or_path: x\nmax_steps: 9\nfinetuning_type: full\nstage: kto\npref_ftx: 0.5\n", "", "lf.yaml"),
+      Contains("kto has no such term here"));
   CHECK_THAT(refusal(text + "pref_loss: hinge\n", "", "lf.yaml"),
              Contains("the losses of pairs here are dpo, ipo, simpo and orpo"));
   CHECK_THAT(refusal(text + "pref_bco_weight: 0.5\n", "", "lf.yaml"), Contains("there is no such setting here"));
@@ -105,5 +114,11 @@ TEST_CASE("convert: preferences of TRL") {
   const auto told = [&](const std::string& keys) { return refusal(text + keys, "trl dpo", "trl.yaml"); };
   CHECK_THAT(told("loss_type: hinge\n"), Contains("the losses of pairs here are"));
   CHECK_THAT(told("max_prompt_length: 32\n"), Contains("there is no such setting here: leave it out"));
-  CHECK_THAT(refusal(text, "trl kto", "trl.yaml"), Contains("another kind of training"));
+  CHECK_THAT(refusal(text, "trl reward", "trl.yaml"), Contains("another kind of training"));
+  const Config alone = preference_config(converted(text + "undesirable_weight: 2.0\n", "trl kto", "trl.yaml"));
+  CHECK(alone.section("loss").string("kind") == "kto");
+  CHECK(alone.section("loss").number("undesirable_weight") == 2);
+  CHECK(alone.section("reference").string("from") == "start");
+  CHECK_THAT(refusal(text + "loss_type: apo_zero_unpaired\n", "trl kto", "trl.yaml"),
+             Contains("the loss of single answers here is kto"));
 }

@@ -144,7 +144,7 @@ train_on_prompt: false
   };
   for (const char* kind : {"freeze", "oft"})
     CHECK_THAT(told("stage: sft\nfinetuning_type: " + std::string(kind) + "\n"), Contains("does not exist here yet"));
-  for (const char* stage : {"rm", "ppo", "kto"})
+  for (const char* stage : {"rm", "ppo"})
     CHECK_THAT(told("finetuning_type: full\nstage: " + std::string(stage) + "\n"), Contains("does not exist here yet"));
   CHECK_THAT(told("stage: pt\nfinetuning_type: full\nquantization_bit: 4\n"), Contains("does not exist here yet"));
   CHECK_THAT(told("stage: pt\nfinetuning_type: full\nuse_galore: true\n"), Contains("--ignore use_galore"));
