@@ -213,6 +213,7 @@ struct PairsGradKernel : Pairs {
 
 class Kto : public Pairs {
  public:
+  static void check(const common::Call& c) { check_kto(c); }
   explicit Kto(const common::Call& c)
       : Pairs(c, {kto, c.real("beta"), 0, 0, false}), good_(c.real("good")), bad_(c.real("bad")) {}
 
