@@ -2,6 +2,10 @@
 // The data source "pairs": of two answers to one question, the first is preferred. Each line of a file is an object
 // with the texts `prompt`, `chosen` and `rejected`. Samples 2k and 2k + 1 are the two answers of a pair, each after the
 // prompt; only tokens of the answer are labels. The order of pairs is drawn anew in every epoch.
+//
+// With the option `unpaired`, an object has the texts `prompt` and `completion`, and `label`: true for a good answer.
+// Sample 2k is the answer, and 2k + 1 its prompt with the answer of the row before, for the loss kto. The first row of
+// a split takes that of the last. The field `desirable` is 1 at each position of a good answer's two samples, else 0.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -38,6 +42,8 @@ struct PairSource {
   std::string hash;
   std::vector<int32_t> tokens;
   std::vector<Sequence> sequences[2];  // by split; two for each pair
+  bool unpaired = false;
+  std::vector<uint8_t> desirable[2];  // by split; one for each pair, if unpaired
 };
 
 // Reads lines, and makes two sequences of each.
@@ -76,7 +82,14 @@ class PairReader {
     file.check_same();
   }
 
-  void finish() const {
+  void finish() {
+    for (int split = 0; split < 2 && source_.unpaired; ++split) {
+      std::vector<Sequence>& all = source_.sequences[split];
+      if (all.empty()) continue;
+      if (all.size() == 2)
+        throw Failure(ENG_INVALID, "[data] unpaired: one row is too few, its prompt needs the answer of another one");
+      all[1] = sequence(first_[split], before_[split]);
+    }
     const std::string cut = std::to_string(cut_), skipped = std::to_string(skipped_);
     if (cut_) note("[data] too_long = \"cut\": answers that lost their end: " + cut);
     if (skipped_) note("[data] too_long = \"" + too_long_ + "\": pairs that are left out: " + skipped);
@@ -96,8 +109,7 @@ class PairReader {
   const std::string& text_of(const nlohmann::json& row, const char* name) const {
     const auto found = row.find(name);
     if (found == row.end())
-      fail(std::string("no field \"") + name + "\": a pair is {\"prompt\": \"...\", \"chosen\": \"...\", " +
-           "\"rejected\": \"...\"}");
+      fail(std::string("no field \"") + name + "\": a " + (source_.unpaired ? "row" : "pair") + " is " + form());
     if (!found->is_string())
       fail(std::string("field \"") + name + "\" is a " + found->type_name() + ", not a string" +
            (found->is_array() ? ": chat data are not read yet; write each answer as one text, for example by "
@@ -117,15 +129,13 @@ class PairReader {
     }
     if (!row.is_object()) fail(std::string("the line is a ") + row.type_name() + ", not an object");
     const std::string& prompt = text_of(row, "prompt");
+    if (source_.unpaired) return alone(row, prompt);
     std::vector<int32_t> before = tokenizer_.prefix();
     tokenizer_.encode(prompt, before);
     const std::vector<int32_t> chosen = tokens_of(prompt, text_of(row, "chosen")),
                                rejected = tokens_of(prompt, text_of(row, "rejected"));
     const std::size_t all = std::max(chosen.size(), rejected.size());
-    if (all > length_ + 1 && too_long_ == "stop")
-      fail("prompt and answer are " + std::to_string(all) + " tokens, a sample holds " + std::to_string(length_ + 1) +
-           " ([train] sequence_length = " + std::to_string(length_) +
-           " and one more): raise it, or set [data] too_long = \"cut\" or \"skip\"");
+    if (all > length_ + 1 && too_long_ == "stop") fail(longer(all));
     // The first token has none before it, so it is no label.
     const std::size_t from[2] = {std::max<std::size_t>(shared(before, chosen), 1),
                                  std::max<std::size_t>(shared(before, rejected), 1)};
@@ -134,12 +144,64 @@ class PairReader {
       ++skipped_;
       return;
     }
-    // The share that is held out is spread evenly.
-    const double held = share_ * static_cast<double>(pairs_);
-    const bool out = static_cast<uint64_t>(held + share_) > static_cast<uint64_t>(held);
-    ++pairs_;
+    const bool out = held_out();
     add(source_.sequences[out], chosen, from[0]);
     add(source_.sequences[out], rejected, from[1]);
+  }
+
+  // The share that is held out is spread evenly.
+  bool held_out() {
+    const double held = share_ * static_cast<double>(pairs_++);
+    return static_cast<uint64_t>(held + share_) > static_cast<uint64_t>(held);
+  }
+
+  // A row with one answer.
+  void alone(const nlohmann::json& row, const std::string& prompt) {
+    const std::string& answer = text_of(row, "completion");
+    const auto label = row.find("label");
+    if (label == row.end() || !label->is_boolean())
+      fail(std::string(label == row.end() ? "no field \"label\"" : "field \"label\" is neither true nor false") +
+           ": a row is " + form());
+    std::vector<int32_t> before = tokenizer_.prefix();
+    tokenizer_.encode(prompt, before);
+    const std::vector<int32_t> ids = tokens_of(prompt, answer);
+    if (ids.size() > length_ + 1 && too_long_ == "stop") fail(longer(ids.size()));
+    const std::size_t from = std::max<std::size_t>(shared(before, ids), 1);
+    if (from >= ids.size()) fail("the answer has no token to train");
+    if (ids.size() > length_ + 1 && (too_long_ == "skip" || from > length_)) {
+      ++skipped_;
+      return;
+    }
+    const bool out = held_out();
+    std::vector<Sequence>& all = source_.sequences[out];
+    const bool first = all.empty();
+    add(all, ids, from);
+    all.push_back(first ? Sequence() : sequence(prompt, before_[out]));
+    if (first) first_[out] = prompt;
+    before_[out] = answer;
+    source_.desirable[out].push_back(label->get<bool>());
+  }
+
+  // A prompt with the answer to another one, cut to a sample.
+  Sequence sequence(const std::string& prompt, const std::string& answer) {
+    std::vector<int32_t> before = tokenizer_.prefix();
+    tokenizer_.encode(prompt, before);
+    const std::vector<int32_t> ids = tokens_of(prompt, answer);
+    std::vector<Sequence> made;
+    const uint64_t cut = cut_;
+    add(made, ids, std::max<std::size_t>(shared(before, ids), 1));
+    cut_ = cut;
+    return made[0];
+  }
+
+  std::string longer(std::size_t tokens) const {
+    return "prompt and answer are " + std::to_string(tokens) + " tokens, a sample holds " +
+           std::to_string(length_ + 1) + " ([train] sequence_length = " + std::to_string(length_) +
+           " and one more): raise it, or set [data] too_long = \"cut\" or \"skip\"";
+  }
+  std::string form() const {
+    return source_.unpaired ? R"({"prompt": "...", "completion": "...", "label": true})"
+                            : R"({"prompt": "...", "chosen": "...", "rejected": "..."})";
   }
 
   // The tokens of the prompt and an answer, as one text.
@@ -171,6 +233,7 @@ class PairReader {
   const std::size_t length_;
   std::string path_;
   uint64_t line_ = 0, pairs_ = 0, cut_ = 0, skipped_ = 0;
+  std::string first_[2], before_[2];  // by split, if unpaired: the first prompt, and the latest answer
 };
 
 std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_data_request& request) {
@@ -185,6 +248,11 @@ std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_dat
   source->files = static_cast<uint32_t>(files.size());
   source->seed = request.seed, source->length = static_cast<uint64_t>(request.sequence_length);
   source->vocabulary = tokenizer->info().vocabulary;
+  source->unpaired = get_bool(options, "unpaired");
+  if (source->unpaired != (request.n_fields > 2))
+    throw Failure(ENG_INVALID, source->unpaired
+                                   ? "[data] unpaired = true is for [loss] plugin = \"preference\" with kind = \"kto\""
+                                   : "[data] there is no field " + std::string(request.fields[2].name));
   PairReader reader(options, request, *tokenizer, *source);
   for (const std::string& path : files) reader.read(path);
   reader.finish();
@@ -198,6 +266,8 @@ std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_dat
                       (std::size_t{one.length} + 1) * sizeof(int32_t)});
     }
   }
+  for (const auto& flags : source->desirable)
+    if (source->unpaired) hash.add_field({reinterpret_cast<const char*>(flags.data()), flags.size()});
   source->hash = hash.text();
   source->tokens.shrink_to_fit();
   return source;
@@ -243,7 +313,17 @@ eng_status read_pair(void* self, int32_t split, uint64_t position, void* const* 
     tokens[t] = t < one.length ? ids[t] : 0;
     labels[t] = t < one.length && t + 1 >= one.trained ? ids[t + 1] : ENG_IGNORE_LABEL;
   }
+  if (source.unpaired)
+    std::fill_n(static_cast<float*>(values[2]), source.length,
+                source.desirable[split][order(at % pairs)] ? 1.0f : 0.0f);
   return ENG_OK;
+}
+
+eng_status fields_of_pairs(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  return guarded(error, "telling the fields", [&] {
+    *n = get_bool(options, "unpaired") ? 1 : 0;
+    if (*n && cap) out[0] = {"desirable", ENG_F32, 0};
+  });
 }
 
 }  // namespace
@@ -256,6 +336,6 @@ const eng_data pairs_table = {.struct_size = sizeof(eng_data),
                               .read = read_pair,
                               .build = nullptr,
                               .inspect = nullptr,
-                              .fields = nullptr};
+                              .fields = fields_of_pairs};
 
 }  // namespace text_data

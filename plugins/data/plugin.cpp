@@ -183,6 +183,12 @@ type = 'bool'
 default = true
 help = "Put the tokenizer's end-of-text token after each answer, as a label; the tokenizer bytes has none"
 
+[provides.options.unpaired]
+type = 'bool'
+default = false
+help = """Each line has one answer: the texts prompt and completion, and label: true if it is good. For the loss preference \
+with kind = "kto"."""
+
 [provides.options.too_long]
 type = 'string'
 default = 'stop'

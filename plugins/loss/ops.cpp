@@ -2,6 +2,7 @@
 // Shapes, gradient and kernels. They read B x T numbers, so one thread is enough.
 #include "ops.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "../common/kernel.hpp"
@@ -13,6 +14,7 @@ namespace {
 constexpr int32_t ignored = -100;
 constexpr uint32_t sums = 6;       // outputs of the op
 constexpr uint32_t gradients = 5;  // of its outputs: all but the last
+constexpr uint32_t kto_sums = 3;   // outputs of the op of kto
 
 void expect(bool right, const char* rule) {
   if (!right) throw common::Error{ENG_INVALID, rule};
@@ -68,6 +70,47 @@ eng_status gradient(eng_gradient* g, eng_error* error) {
   return api.status(g, error);
 }
 
+void check_kto(const common::Call& c) {
+  check(c);
+  expect(c.has(2) && c.has(3) && c.in[3].dtype == ENG_F32 && same_shape(c.in[0], c.in[3]),
+         "the reference and `desirable` must be (B, T) f32");
+}
+
+eng_status infer_kto(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  return common::guarded(error, [&] {
+    const common::Call c(*call);
+    check_kto(c);
+    expect(cap >= kto_sums, "the host has no room for the outputs");
+    for (uint32_t k = 0; k < kto_sums; ++k) {
+      out[k] = {};
+      out[k].dtype = c.in[0].dtype, out[k].ndim = 1, out[k].dims[0] = 1;
+    }
+    *n = kto_sums;
+  });
+}
+
+eng_status infer_kto_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  return common::guarded(error, [&] {
+    check_kto(common::Call(*call));
+    expect(cap >= 1, "the host has no room for the output");
+    out[0] = call->in[0];
+    *n = 1;
+  });
+}
+
+eng_status gradient_kto(eng_gradient* g, eng_error* error) {
+  const eng_gradient_api& api = *g->api;
+  const eng_id in[5] = {api.in(g, 0), api.in(g, 1), api.in(g, 2), api.in(g, 3), api.d_out(g, 0)};
+  if (api.wants(g, 0) && in[4]) {
+    uint32_t n = 0;
+    const eng_attr* attrs = api.attrs(g, &n);
+    eng_id made = 0;
+    api.emit(g, PREFERENCE_OP_KTO_GRAD, in, 5, &made, 1, attrs, n, nullptr);
+    api.give(g, 0, made);
+  }
+  return api.status(g, error);
+}
+
 constexpr eng_op make_op(const char* id, uint32_t least, uint32_t most, decltype(eng_op::infer) infer,
                          decltype(eng_op::grad) grad) {
   eng_op op{};
@@ -76,16 +119,17 @@ constexpr eng_op make_op(const char* id, uint32_t least, uint32_t most, decltype
 }
 const eng_op pairs_op = make_op(PREFERENCE_OP_PAIRS, 2, 3, infer, gradient);
 const eng_op pairs_grad_op = make_op(PREFERENCE_OP_PAIRS_GRAD, 2, 3 + gradients, infer_grad, nullptr);
-const eng_op* const op_list[] = {&pairs_op, &pairs_grad_op};
+const eng_op kto_op = make_op(PREFERENCE_OP_KTO, 4, 4, infer_kto, gradient_kto);
+const eng_op kto_grad_op = make_op(PREFERENCE_OP_KTO_GRAD, 5, 5, infer_kto_grad, nullptr);
+const eng_op* const op_list[] = {&pairs_op, &pairs_grad_op, &kto_op, &kto_grad_op};
 
-// The inputs of the op, as both kernels have them.
+// The inputs of an op, as all kernels have them.
 class Pairs {
  public:
   explicit Pairs(const common::Call& c)
-      : wide_(c.in[0].dtype == ENG_F64),
-        rows_(c.in[0].dims[0]),
-        length_(c.in[0].dims[1]),
-        rule_{c.integer("kind"), c.real("beta"), c.real("margin"), c.real("smoothing"), c.integer("mean") != 0} {}
+      : Pairs(c, {c.integer("kind"), c.real("beta"), c.real("margin"), c.real("smoothing"), c.integer("mean") != 0}) {}
+  Pairs(const common::Call& c, const Rule& rule)
+      : wide_(c.in[0].dtype == ENG_F64), rows_(c.in[0].dims[0]), length_(c.in[0].dims[1]), rule_(rule) {}
 
  protected:
   double read(const void* numbers, int64_t k) const {
@@ -167,9 +211,58 @@ struct PairsGradKernel : Pairs {
   }
 };
 
+class Kto : public Pairs {
+ public:
+  static void check(const common::Call& c) { check_kto(c); }
+  explicit Kto(const common::Call& c)
+      : Pairs(c, {kto, c.real("beta"), 0, 0, false}), good_(c.real("good")), bad_(c.real("bad")) {}
+
+ protected:
+  // use(row of the answer, its labels, what is said of it)
+  template <class Use>
+  double each_alone(const common::Args& a, const Use& use) const {
+    double sum = 0, count = 0;
+    each(a, [&](int64_t, const Answer&, const Answer& other) { sum += other.s - other.r, count += 1; });
+    const double k = count > 0 ? std::max(0.0, sum / count) : 0.0;
+    each(a, [&](int64_t row, const Answer& answer, const Answer&) {
+      const bool good = a.in<float>(3)[row * length_] != 0;
+      use(row, judge_alone(rule_.beta, good ? good_ : bad_, good, answer.s - answer.r, k));
+    });
+    return k * count;
+  }
+
+ private:
+  const double good_, bad_;
+};
+
+struct KtoKernel : Kto {
+  static constexpr const char* op = PREFERENCE_OP_KTO;
+  using Kto::Kto;
+  void run(const common::Args& a) const {
+    double loss = 0, right = 0;
+    const double k = each_alone(a, [&](int64_t, const Alone& one) { loss += one.loss, right += one.right ? 1 : 0; });
+    write(a.out<char>(0), 0, loss), write(a.out<char>(1), 0, k), write(a.out<char>(2), 0, right);
+  }
+};
+
+struct KtoGradKernel : Kto {
+  static constexpr const char* op = PREFERENCE_OP_KTO_GRAD;
+  using Kto::Kto;
+  void run(const common::Args& a) const {
+    void* const out = a.out<char>(0);
+    for (int64_t k = 0; k < rows_ * length_; ++k) write(out, k, 0);
+    const double by_loss = read(a.in<char>(4), 0);
+    const auto* labels = a.in<int32_t>(1);
+    each_alone(a, [&](int64_t row, const Alone& one) {
+      for (int64_t k = row * length_; k < (row + 1) * length_; ++k)
+        if (labels[k] != ignored) write(out, k, by_loss * one.d);
+    });
+  }
+};
+
 }  // namespace
 
-const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 2, .ops = op_list};
-const eng_kernels kernels = common::kernel_table<PairsKernel, PairsGradKernel>;
+const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 4, .ops = op_list};
+const eng_kernels kernels = common::kernel_table<PairsKernel, PairsGradKernel, KtoKernel, KtoGradKernel>;
 
 }  // namespace preference

@@ -15,6 +15,15 @@
 // in: logprobs, labels, [reference]; then the gradients of the first five outputs, (1) each, or absent. The number of
 // pairs has none. out: dlogprobs. attrs: those of the op
 #define PREFERENCE_OP_PAIRS_GRAD "eng.preference.pairs_grad/1"
+// in: logprobs (B, T) f32, those of the labels; labels (B, T) i32; reference (B, T) f32, as logprobs; desirable (B, T)
+// f32, whose first value of a sequence says whether its answer is good (not 0) or bad. Sequence 2k is an answer, 2k + 1
+// the same question with another answer, which only counts in the constant k of pairs.hpp. Of these two, both have a
+// label, or they add nothing. out: loss (1), a sum over answers; k times their number (1); the number of good ones
+// above k and bad ones below (1). All f32. attrs: beta f, good f, bad f: the weights of answers. Sums are made in f64,
+// in the order of answers.
+#define PREFERENCE_OP_KTO "eng.preference.kto/1"
+// in: logprobs, labels, reference, desirable; then the gradient of the loss (1). out: dlogprobs, 0 for sequences 2k + 1
+#define PREFERENCE_OP_KTO_GRAD "eng.preference.kto_grad/1"
 
 namespace preference {
 

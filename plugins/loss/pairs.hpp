@@ -11,6 +11,14 @@
 //
 // With label smoothing e, -log sigmoid(z) of dpo and simpo becomes -(1 - e) log sigmoid(z) - e log sigmoid(-z): the
 // share e of the pairs is assumed to be the wrong way round (Mitchell 2023).
+//
+// kto needs no pairs. Its answers are each good or bad by themselves; with an answer comes a sequence of the same
+// question and the answer to another one, and k = max(0, the mean of s - r over these sequences of a micro-batch), a
+// constant:
+//
+//   kto    z = beta ((s - r) - k) for a good answer, beta (k - (s - r)) for a bad one; the loss is 1 - sigmoid(z),
+//   times
+//          a weight for good or for bad answers. Ethayarajh et al. 2024, equation 8
 #pragma once
 
 #include <cmath>
@@ -18,13 +26,13 @@
 
 namespace preference {
 
-enum Kind : int64_t { dpo, ipo, simpo, orpo };
+enum Kind : int64_t { dpo, ipo, simpo, orpo, kto };
 
 struct Rule {
   int64_t kind = dpo;
   double beta = 0, margin = 0, smoothing = 0;
   bool mean = false;  // s and r are means over the tokens of an answer, not sums
-  bool compares() const { return kind == dpo || kind == ipo; }  // with a reference
+  bool compares() const { return kind == dpo || kind == ipo || kind == kto; }  // with a reference
 };
 
 // An answer: s, r, the number of its labels, and the mean of their log-probabilities.
@@ -66,6 +74,16 @@ inline Judged judge(const Rule& rule, const Answer& w, const Answer& l) {
   out.loss = (1 - e) * softplus_of_minus(z) + e * softplus_of_minus(-z);
   out.d_chosen = by_z * by_w, out.d_other = -by_z * by_l;
   return out;
+}
+
+struct Alone {
+  double loss = 0, d = 0;  // d: the derivative by s
+  bool right = false;      // a good answer is above k, a bad one below
+};
+
+inline Alone judge_alone(double beta, double weight, bool good, double more, double k) {  // more: s - r
+  const double side = good ? 1 : -1, z = side * beta * (more - k), no = sigmoid(-z);
+  return {weight * no, -weight * side * beta * no * sigmoid(z), z > 0};
 }
 
 }  // namespace preference

@@ -177,6 +177,8 @@ std::optional<Entry> default_of(const Job& job, const std::string& argument) {
                                 {"", "warmup_steps", int64_t{0}},
                                 {"", "fp16", false},
                                 {"", "bf16", false}};
+  if (job.trainer == "trl" && (job.kind == "dpo" || job.kind == "kto") && argument == "learning_rate")
+    return Entry{1e-6, "", "TRL's default of learning_rate for preferences"};
   if (job.no_trainer && job.huggingface && argument == "max_grad_norm")
     return Entry{0.0, "", "scripts without Hugging Face's trainer do not clip"};
   for (const Default& one : all)

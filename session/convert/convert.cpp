@@ -88,6 +88,8 @@ Converted convert(const ForeignRun& from, const SchemaSource& plugins) {
   optimizer(job);
   schedule(job);
   precision(job);
+  adapter(job);
+  preference(job);
   zero(job);
   recompute(job);
   run(job);

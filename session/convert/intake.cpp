@@ -195,17 +195,12 @@ class Intake {
 
   // `trl dpo`, `llamafactory-cli export`.
   void other_jobs() {
-    const std::string& job = launch_.job;
-    const bool said = arguments_.all.count("finetuning_type") || launch_.flags.all.count("finetuning_type");
-    if (job_.trainer == "llamafactory" && !said)
-      job_.out.problem(
-          "`finetuning_type` is not given, and LLaMA-Factory's default is lora: this is another kind of training, "
-          "which "
-          "does not exist here yet; `engine run` trains all weights on text (full)");
+    const std::string& job = job_.kind = launch_.job;
+    if (job_.trainer == "trl" && (job == "dpo" || job == "kto")) return;
     if (job.empty() || job == "train" || job == "sft" || job == "pretrain") return;
     job_.out.problem(
         fmt::format("`{} {}`: this is another kind of training or none, which does not exist here yet; "
-                    "`engine run` trains all weights on text",
+                    "`engine run` trains all weights, or LoRA, on text or preferences",
                     printable(launch_.program, 40), printable(job, 40)));
   }
 

@@ -15,6 +15,7 @@ struct Job {
   Entries deepspeed = {};       // of DeepSpeed's file
   Entries flat = {};            // arguments and flags, by the names that the rules know
   std::string trainer = {};     // whose they are: "huggingface", "axolotl", ..., "script" for one's own
+  std::string kind = {};        // of training, where the launch line names it: "sft", "dpo"
   bool has_deepspeed = false;   // there is a DeepSpeed file
   bool huggingface = false;     // Hugging Face's trainer runs it: its defaults count, and "auto" means something
   bool no_trainer = false;      // a script of Hugging Face's without its trainer: no clipping by default
@@ -51,6 +52,14 @@ void schedule(Job& job);
 void nanogpt_schedule(Job& job);
 void megatron_schedule(Job& job);
 void precision(Job& job);
+// Adapters and frozen weights in 4 bits; after `model` and `precision`.
+void adapter(Job& job);
+bool trains_adapter(Job& job);
+// Losses of pairs of answers; after `batch` and `adapter`.
+void preference(Job& job);
+bool trains_on_pairs(Job& job);
+// Leaves the model open, which must be a directory of weights.
+void base(Job& job, const std::string& origin, const std::string& why);
 void zero(Job& job);
 void recompute(Job& job);
 // Steps, length, data, evaluation, checkpoints.

@@ -117,7 +117,7 @@ void translate(Job& job, const std::string& name, Entry& entry) {
     case Fate::job:
       return job.out.problem(
           fmt::format("{}: this is another kind of training ({}), which does not exist here yet; "
-                      "`engine run` trains all weights on text",
+                      "`engine run` trains all weights, or LoRA, on text or preferences",
                       with_value, account->text));
     case Fate::refused: {
       if (const std::string own = entry.trainer == "deepspeed" || entry.value.index() == 0 ? "" : own_key(job, name);

@@ -196,6 +196,7 @@ void model(Job& job) {
   const bool pretrained = name->origin.find("preset") == std::string::npos;
   if (!pretrained) return;
   job.out.leave("model.from", "\"DIR\"", "instead of plugin and preset: the directory of the published weights");
+  if (trains_adapter(job) || trains_on_pairs(job)) return;  // which says so itself
   job.out.note(
       fmt::format("`{}` = {}: new weights of this size are written; to start from the published ones, download "
                   "their directory and set model.from instead of plugin and preset",

@@ -8,7 +8,14 @@
 namespace eng::converter {
 namespace {
 
+// [adapter], the short form of one [[transforms]].
+const SectionSchema& adapter_section() {
+  static const SectionSchema out = {"adapter", entry_kind("transforms"), *entry_keys("transforms")};
+  return out;
+}
+
 const SectionSchema* section_of(const std::string& name) {
+  if (name == "adapter") return &adapter_section();
   for (const SectionSchema& schema : section_schemas())
     if (schema.name == name) return &schema;
   return nullptr;
@@ -67,6 +74,14 @@ bool Target::place(const std::string& key, Value value, const std::string& origi
   return true;
 }
 
+void Target::change(const std::string& key, const Value& value, const std::string& why) {
+  for (Line& line : lines_)
+    if (line.key == key && line.value.index()) {
+      const std::string before = line.text == toml_text(value) ? "" : " (" + line.text + ")";
+      line.value = value, line.text = toml_text(value), line.why += before + ": " + why;
+    }
+}
+
 void Target::comment_out(const std::string& section) {
   for (Line& line : lines_)
     if (line.key.starts_with(section + ".")) line.value = {};
@@ -120,17 +135,20 @@ void Target::problem(const std::string& text) {
 
 std::string Target::text() const {
   std::string out;
-  for (const SectionSchema& schema : section_schemas()) {
+  std::vector<std::string> sections;
+  for (const SectionSchema& schema : section_schemas())
+    sections.push_back(schema.name == "transforms" ? "adapter" : schema.name);
+  for (const std::string& section : sections) {
     std::vector<const Line*> mine;
     for (const Line& line : lines_)
-      if (line.key.starts_with(schema.name + ".")) mine.push_back(&line);
+      if (line.key.starts_with(section + ".")) mine.push_back(&line);
     if (mine.empty()) continue;
     const auto rank = [](const Line* line) { return line->key.ends_with(".plugin") ? 0 : 1; };
     std::stable_sort(mine.begin(), mine.end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
-    out += fmt::format("\n[{}]\n", schema.name);
+    out += fmt::format("\n[{}]\n", section);
     for (const Line* line : mine) {
-      const std::string written = fmt::format("{}{} = {}", line->value.index() ? "" : "# ",
-                                              line->key.substr(schema.name.size() + 1), line->text);
+      const std::string written =
+          fmt::format("{}{} = {}", line->value.index() ? "" : "# ", line->key.substr(section.size() + 1), line->text);
       out += fmt::format("{:<38} # {}{}\n", written, line->value.index() ? "from: " : "", printable(line->why, 300));
     }
   }

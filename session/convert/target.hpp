@@ -15,6 +15,8 @@ class Target {
   bool set(const std::string& key, Value value, const Entry& from);
   // Sets a value that no file gives; `why` is the comment.
   bool set(const std::string& key, Value value, const std::string& why);
+  // Another value for a key that is set; its comment then also says why.
+  void change(const std::string& key, const Value& value, const std::string& why);
   // A line that is commented out: "# section's key = text  # why".
   void leave(const std::string& key, const std::string& text, const std::string& why);
   // Comments out all lines of a section, which something that is not known must complete.

@@ -21,9 +21,11 @@ const eng_kernels* preference_kernels(const char* name) {
   return static_cast<const eng_kernels*>(query(ENG_ABI_MINOR)->get_interface(ENG_KERNELS_KIND, name));
 }
 
-// The numbers of values.txt.
+// The numbers of a file.
 struct Golden {
-  std::ifstream file{std::string(ENGINE_SOURCE_DIR) + "/tests/plugins/golden/values.txt"};
+  std::ifstream file;
+  explicit Golden(const std::string& name = "values.txt")
+      : file(std::string(ENGINE_SOURCE_DIR) + "/tests/plugins/golden/" + name) {}
   double next() {
     double x = 0;
     REQUIRE(file >> x);
@@ -85,6 +87,39 @@ TEST_CASE("losses of pairs of answers and their gradients are those of the paper
     };
     CHECK(second(none).same_bits(second(Tensor())));
   }
+}
+
+TEST_CASE("the loss of single answers and its gradient are those of the paper") {
+  constexpr const char *kto_op = "eng.preference.kto/1", *kto_grad_op = "eng.preference.kto_grad/1";
+  Device device("cpu/reference.eng.so", "reference");
+  device.kernels = preference_kernels("cpu");
+  Golden golden("kto.txt");
+  const auto rows = int64_t(golden.next()), length = int64_t(golden.next());
+  const int rules = int(golden.next());
+  const Dims dims = {rows, length};
+  const Tensor logprobs = golden.table(ENG_F64, dims), labels = golden.table(ENG_I32, dims),
+               reference = golden.table(ENG_F32, dims), good = golden.table(ENG_F32, {rows});
+  Tensor desirable(ENG_F32, dims);
+  for (int64_t k = 0; k < desirable.size(); ++k) desirable.put(k, good.at(k / length));
+  const std::vector<eng_desc> sums(3, desc(ENG_F64, {1}));
+  const Tensor d_loss(ENG_F64, {1}, {0.625});
+  for (int rule = 0; rule < rules; ++rule) {
+    INFO(rule);
+    const double beta = golden.next(), of_good = golden.next(), of_bad = golden.next();
+    const std::vector<eng_attr> attrs = {real("beta", beta), real("good", of_good), real("bad", of_bad)};
+    const auto got = device.run(kto_op, {logprobs, labels, reference, desirable}, sums, attrs);
+    for (const Tensor& sum : got) CHECK(distance(sum, golden.table(ENG_F64, {1})) < 1e-13);
+    const Tensor d =
+        device.run(kto_grad_op, {logprobs, labels, reference, desirable, d_loss}, {desc(ENG_F64, dims)}, attrs)[0];
+    CHECK(distance(d, golden.table(ENG_F64, dims)) < 1e-13);
+    // Answers that are all good have another gradient: the flags are seen.
+    Tensor all(ENG_F32, dims);
+    for (int64_t k = 0; k < all.size(); ++k) all.put(k, 1);
+    const auto other =
+        device.run(kto_grad_op, {logprobs, labels, reference, all, d_loss}, {desc(ENG_F64, dims)}, attrs);
+    CHECK_FALSE(other[0].same_bits(d));
+  }
+  CHECK_THROWS_AS(device.run(kto_op, {logprobs, labels, reference, {}}, sums, {real("beta", 1)}), Failure);
 }
 
 TEST_CASE("log-probabilities far from each other give no infinity") {

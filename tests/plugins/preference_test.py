@@ -85,6 +85,43 @@ def check_curves(engine):
                 assert all(close(found[key], theirs[key]) for key in theirs), (curve["kind"], curve["keys"], found, theirs)
 
 
+def check_single_answers(engine):
+    """Losses and the constant of kto are those of TRL; the rows are one batch in every order."""
+    data = [f'data.paths=["{GOLDEN}/unpaired.jsonl"]', "data.unpaired=true", "loss.kind=kto", "train.global_batch=8", "train.micro_batch=8"]
+    for number, curve in enumerate(json.loads((GOLDEN / "kto.json").read_text())["curves"]):
+        name = f"kto-{number}"
+        engine.run(name, *data, *[f"loss.{key}={toml(value)}" for key, value in curve["keys"].items()])
+        steps = engine.steps(name)
+        assert len(steps) == len(curve["steps"]) == 5
+        for ours, theirs in zip(steps, curve["steps"]):
+            assert close(ours["loss"], theirs["loss"]) and close(ours["terms"]["kl"], theirs["kl"], 1e-4), (ours, theirs)
+            assert 0 <= ours["terms"]["rewards.accuracy"] <= 1
+    engine.run("kto-whole", *data, "checkpoint.every=2")
+    engine.run("kto-parts", *data, "train.steps=2")
+    engine("run", "kto-parts", "train.steps=5")
+    assert [s["loss"] for s in engine.steps("kto-whole")] == [s["loss"] for s in engine.steps("kto-parts")]
+    shown = json.loads(engine("eval", "kto-whole", "data.validation=1", "--json"))
+    assert 0 < shown["loss"] < 0.5, shown
+
+    def told(*overrides):
+        return engine("check", "config.toml", *overrides, expect=2)
+    assert "the data are single answers" in told(*data[:2])
+    assert "unpaired = true" in told("loss.kind=kto")
+    assert "two sequences for each answer" in told(*data, "train.micro_batch=1", "train.global_batch=8")
+    assert "desirable_weight is for kind" in told("loss.desirable_weight=2.0")
+    assert "nll is not for kind" in told(*data, "loss.nll=1.0")
+
+    def rows(*lines):
+        (engine.work / "single.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return engine("run", "config.toml", "--out", "none", *data, 'data.paths=["single.jsonl"]', expect=4)
+    good = {"prompt": "a", "completion": "b", "label": True}
+    assert 'single.jsonl:2: no field "label": a row is' in rows(good, {"prompt": "a", "completion": "b"})
+    assert 'field "label" is neither true nor false' in rows({**good, "label": 1})
+    assert 'no field "completion": a row is' in rows({"prompt": "a", "label": True})
+    assert "one row is too few" in rows(good)
+    assert "the answer has no token to train" in rows({**good, "completion": ""})
+
+
 def check_resume(engine):
     """A run that was stopped goes on with the same bits; without the weights of its reference it does not."""
     reference = engine.work / "frozen"
@@ -185,6 +222,7 @@ def main():
             text = engine("plugins", "test", str(plugin), f"kind={kind}", "nll=0.3")
             assert "against central differences in f64" in text, text
         check_curves(engine)
+        check_single_answers(engine)
         check_resume(engine)
         check_origins(engine)
         check_memory(engine)

@@ -11,6 +11,9 @@ curves.json: five steps of each rule on the model of tests/models/hf/single with
 and ipo are TRL's DPOTrainer, which has two models; simpo and orpo are the functions of its trainers CPO and ORPO, on
 log-probabilities by transformers. ORPO's -s_w is added as the paper has it; TRL takes all tokens of all preferred answers
 and their prompts together. TRL's ipo is about means over tokens; dpo of means is its sigmoid_norm.
+
+kto.txt and kto.json are the same for kto: the sums and gradients by NumPy, and curves of TRL's KTOTrainer on the four rows of
+unpaired.jsonl, which are one batch.
 """
 import json
 import pathlib
@@ -37,6 +40,11 @@ ROWS, LENGTH = 8, 12
 PAIRS = [{"prompt": "How are you?", "chosen": " I am well.", "rejected": " Go away, please!"},
          {"prompt": "2 + 2 is", "chosen": " four", "rejected": " twenty-two"}]
 STEPS, RATE = 5, 0.02
+ALONE = [{"prompt": "How are you?", "completion": " I am well.", "label": True},
+         {"prompt": "2 + 2 is", "completion": " twenty-two", "label": False},
+         {"prompt": "The sky is", "completion": " blue", "label": True},
+         {"prompt": "Say no:", "completion": " yes yes", "label": False}]
+KTO_RULES = [(0.1, 1.0, 1.0), (0.6, 1.5, 0.5)]  # beta and the weights of good and of bad answers
 CURVES = [("dpo", {"beta": 0.3}, "sigmoid"), ("dpo", {"beta": 0.5, "average": True}, "sigmoid_norm"),
           ("ipo", {"beta": 0.2, "average": True}, "ipo"), ("simpo", {"beta": 2.0, "margin": 0.5}, None),
           ("simpo", {"beta": 2.0, "margin": 1.0, "label_smoothing": 0.1}, None), ("orpo", {"beta": 0.25}, None)]
@@ -95,6 +103,46 @@ def values():
             one = formula(rule, moved, labels, reference)
             gradient[row, t] = (d_loss * one[0].imag + d_nll * one[1].imag) / step
         lines += [" ".join(map(repr, (KINDS.index(rule[0]), *rule[1:]))), " ".join(repr(x.item()) for x in sums)]
+        lines += [" ".join(repr(x.item()) for x in row) for row in gradient]
+    return "\n".join(lines) + "\n"
+
+
+def alone(rule, logprobs, labels, reference, good):
+    """Loss, k times the number of answers, and how many are on the right side of k, whose imaginary part is dropped."""
+    beta, weights = rule[0], rule[1:]
+    rows = [row for row in range(0, ROWS, 2) if min((labels[row + k] != -100).sum() for k in range(2))]
+    more = {row: (logprobs[row] - reference[row])[labels[row] != -100].sum() for one in rows for row in (one, one + 1)}
+    k = max(0.0, numpy.mean([more[row + 1].real for row in rows]))
+    loss, right = 0, 0
+    for row in rows:
+        side = 1 if good[row] else -1
+        z = side * beta * (more[row] - k)
+        loss += weights[0 if good[row] else 1] * (1 - 1 / (1 + numpy.exp(-z)))
+        right += z.real > 0
+    return loss, k * len(rows), right
+
+
+def kto_values():
+    draw = numpy.random.default_rng(21)
+    logprobs = -draw.exponential(1.5, (ROWS, LENGTH))
+    reference = numpy.float32(logprobs + draw.normal(-0.1, 0.3, (ROWS, LENGTH))).astype(float)
+    labels = draw.integers(0, 200, (ROWS, LENGTH))
+    labels[:, :3] = -100
+    labels[ROWS - 1] = -100  # no label: neither of the two counts
+    good = numpy.repeat([1, 0, 1, 0], 2)
+    lines = [f"{ROWS} {LENGTH} {len(KTO_RULES)}"]
+    for table in (logprobs, labels, reference):
+        lines += [" ".join(repr(x.item()) for x in row) for row in table]
+    lines.append(" ".join(map(str, good)))
+    for rule in KTO_RULES:
+        sums = alone(rule, logprobs, labels, reference, good)
+        assert sums[1] > 0 and 0 < sums[2] < 3
+        gradient = numpy.zeros_like(logprobs)
+        for row, t in numpy.ndindex(ROWS, LENGTH):
+            moved = logprobs.astype(complex)
+            moved[row, t] += 1e-30j
+            gradient[row, t] = 0.625 * alone(rule, moved, labels, reference, good)[0].imag / 1e-30
+        lines += [" ".join(map(repr, rule)), " ".join(repr(float(numpy.real(x))) for x in sums)]
         lines += [" ".join(repr(x.item()) for x in row) for row in gradient]
     return "\n".join(lines) + "\n"
 
@@ -161,6 +209,34 @@ def by_trainer(loss_type, keys):
         return [{"loss": loss, **{name: log[key] for name, key in taken.items()}} for loss, log in zip(losses, logs)]
 
 
+class AloneTrainer(trl.KTOTrainer):
+    def _prepare_dataset(self, dataset, *_, **__):
+        return dataset
+
+
+def by_kto_trainer(rule):
+    rows = [{"prompt_ids": ids(one["prompt"]), "completion_ids": ids(one["completion"]), "label": one["label"],
+             "KL_completion_ids": ids(ALONE[k - 1]["completion"])} for k, one in enumerate(ALONE)]
+    with tempfile.TemporaryDirectory() as folder:
+        args = trl.KTOConfig(output_dir=folder, beta=rule[0], desirable_weight=rule[1], undesirable_weight=rule[2], max_steps=STEPS,
+                             learning_rate=RATE, lr_scheduler_type="constant", optim="sgd", per_device_train_batch_size=4,
+                             max_grad_norm=0, logging_steps=1, report_to=[], save_strategy="no", bf16=False, use_cpu=True,
+                             weight_decay=0.0, gradient_checkpointing=False, disable_dropout=True, disable_tqdm=True)
+        trainer = AloneTrainer(model(), ref_model=model(), args=args, processing_class=Bytes(),
+                               train_dataset=Dataset(pyarrow.Table.from_pylist(rows * STEPS), fingerprint="rows"))
+        losses = []
+        inner = trainer.compute_loss
+
+        def kept(*a, **k):
+            loss = inner(*a, **k)
+            losses.append((loss[0] if isinstance(loss, tuple) else loss).item())
+            return loss
+        trainer.compute_loss = kept
+        trainer.train()
+        logs = [log for log in trainer.state.log_history if "kl" in log]
+        return [{"loss": loss, "kl": log["kl"]} for loss, log in zip(losses, logs)]
+
+
 def by_functions(kind, keys):
     policy = model()
     optimizer = torch.optim.SGD(policy.parameters(), lr=RATE)
@@ -196,8 +272,13 @@ def main():
     (out / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
     curves = [{"kind": kind, "keys": keys, "steps": by_trainer(loss_type, keys) if loss_type else by_functions(kind, keys)}
               for kind, keys, loss_type in CURVES]
+    (out / "kto.txt").write_text(kto_values())
+    (out / "unpaired.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ALONE))
     made = {"torch": torch.__version__, "transformers": transformers.__version__, "trl": trl.__version__}
     (out / "curves.json").write_text(json.dumps({"made_by": made, "rate": RATE, "curves": curves}, indent=1) + "\n")
+    curves = [{"keys": dict(zip(("beta", "desirable_weight", "undesirable_weight"), rule)), "steps": by_kto_trainer(rule)}
+              for rule in KTO_RULES]
+    (out / "kto.json").write_text(json.dumps({"made_by": made, "rate": RATE, "curves": curves}, indent=1) + "\n")
 
 
 main()

@@ -186,8 +186,7 @@ TEST_CASE("convert: programs of trainers name their files") {
   CHECK(with("accelerate launch --config_file acc.yaml train.py --max_steps 9", "acc.yaml",
              "distributed_type: FSDP\nnum_processes: 4\nmixed_precision: bf16\n")
             .integer("steps") == 9);
-  for (const char* line :
-       {"trl dpo --max_steps 3", "trl grpo --max_steps 3", "llamafactory-cli export --max_steps 3",
-        "accelerate launch examples/scripts/dpo.py --max_steps 3", "axolotl inference --max_steps 3"})
+  for (const char* line : {"trl reward --max_steps 3", "trl grpo --max_steps 3",
+                           "llamafactory-cli export --max_steps 3", "axolotl inference --max_steps 3"})
     CHECK_THAT(refusal("", line), Contains("does not exist here yet"));
 }

@@ -75,10 +75,9 @@ deepspeed:
   CHECK(plain.section("train").integer("micro_batch") == 1);
   CHECK(plain.section("train").integer("sequence_length") == 512);
   CHECK(plain.section("precision").string("plugin") == "bf16");
-  for (const char* adapter : {"lora", "qlora"})
-    CHECK_THAT(refusal("base_model: x\nadapter: " + std::string(adapter) + "\n", "", "a.yml"),
-               Contains("another kind of training (adapters (LoRA, QLoRA)), which does not exist here yet"));
-  CHECK_THAT(refusal("base_model: x\nrl: dpo\n", "", "a.yml"), Contains("another kind of training"));
+  CHECK_THAT(refusal("base_model: x\nadapter: llama-adapter\n", "", "a.yml"),
+             Contains("another kind of training (adapters that are not LoRA), which does not exist here yet"));
+  CHECK_THAT(refusal("base_model: x\nrl: grpo\n", "", "a.yml"), Contains("another kind of training"));
   CHECK_THAT(refusal("base_model: x\nload_in_4bit: true\n", "", "a.yml"), Contains("another kind of training"));
   CHECK_THAT(refusal("base_model: x\nplugins:\n  - axolotl.integrations.x\n", "", "a.yml"),
              Contains("--ignore plugins"));
@@ -143,12 +142,10 @@ train_on_prompt: false
   const auto told = [](const std::string& keys) {
     return refusal(keys + "output_dir: o\nmax_steps: 9\n", "", "lf.yaml");
   };
-  for (const char* kind : {"lora", "freeze", "oft"})
+  for (const char* kind : {"freeze", "oft"})
     CHECK_THAT(told("stage: sft\nfinetuning_type: " + std::string(kind) + "\n"), Contains("does not exist here yet"));
-  for (const char* stage : {"rm", "ppo", "dpo", "kto"})
+  for (const char* stage : {"rm", "ppo"})
     CHECK_THAT(told("finetuning_type: full\nstage: " + std::string(stage) + "\n"), Contains("does not exist here yet"));
-  // Without the key it is LoRA.
-  CHECK_THAT(told("stage: sft\ndo_train: true\n"), Contains("finetuning_type") && Contains("does not exist here yet"));
   CHECK_THAT(told("stage: pt\nfinetuning_type: full\nquantization_bit: 4\n"), Contains("does not exist here yet"));
   CHECK_THAT(told("stage: pt\nfinetuning_type: full\nuse_galore: true\n"), Contains("--ignore use_galore"));
 }
@@ -177,7 +174,6 @@ packing: true
   CHECK(taken_config(named).section("train").integer("sequence_length") == 256);
   CHECK(taken_config(named).section("optimizer").number("learning_rate") == 1e-4);
   CHECK_THAT(notes_of(named), Contains("`assistant_only_loss` = true: the loss is taken on the whole text here"));
-  CHECK_THAT(refusal("use_peft: true\nmax_steps: 3\n", "trl sft", "trl.yaml"), Contains("adapters (LoRA)"));
   CHECK_NOTHROW(converted("use_peft: false\nlora_r: 16\nmax_steps: 3\n", "trl sft", "trl.yaml"));
   CHECK_THAT(refusal("loss_type: dft\nmax_steps: 3\n", "trl sft", "trl.yaml"), Contains("--ignore loss_type"));
 }
