@@ -57,7 +57,10 @@ void Embedded::generate(const eng_generate_request& r) {
   } give_back{decoder};
   {
     const Turn turn(Turn::For::setup);
-    decoder = std::make_unique<Decoder>(config, run_->registry(), length, 0, "ask for fewer tokens");
+    Setup setup = make_setup(config, run_->registry(), length);
+    setup.stored = setup.plan.tensors.size();
+    decoder = std::make_unique<Decoder>(config, run_->registry(), std::make_shared<const Setup>(std::move(setup)),
+                                        length, "ask for fewer tokens");
     const Fill fill = decoder->fill();
     sound([&] {
       for (const TensorShare& to : parameters(decoder->setup().plan)) {
