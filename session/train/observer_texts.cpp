@@ -33,7 +33,9 @@ void ObserverTexts::take_weights() {
   const std::vector<TensorShare> own = decoder_ ? parameters(decoder_->setup().plan) : std::vector<TensorShare>();
   const Fill fill = decoder_ ? decoder_->fill() : Fill();
   std::vector<char> raw, ready;
-  for (const TensorShare& t : parameters(trainer_.setup().plan)) {
+  const Plan& plan = trainer_.setup().plan;
+  for (const TensorShare& t : parameters(plan)) {
+    if (!decoder_ && !plan.tensors[t.id].part) continue;  // the first rank has the whole
     const auto to = std::find_if(own.begin(), own.end(), [&](const TensorShare& one) { return one.name == t.name; });
     const uint64_t all = element_count(t.shape, t.name), most = (uint64_t{1} << 20) / dtype_size(t.dtype);
     for (uint64_t at = 0; at < all; at += most) {
