@@ -7,8 +7,8 @@
  * plan: their memory and time are planned, they are verified, and they run in every step. An observer changes nothing:
  * the values are read-only, and it has none of its own. No function of it runs during a step.
  *
- * Between two steps, `after_step` of an observer sees the numbers of the step that is complete. It may ask for a
- * checkpoint, end the run, and give a line for the user.
+ * Between two steps, `after_step` of an observer sees the numbers of the step that is complete. It may ask for texts of
+ * the weights after the step, ask for a checkpoint, end the run, and give a line for the user.
  *
  * Each result is one f32. The host combines equal names over the micro-batches of a step, over the ranks and over
  * several sites, and writes what remains to metrics.jsonl: "observed": {"OBSERVER.NAME": number}.
@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define ENG_OBSERVER_KIND "eng.observer/1"
-#define ENG_OBSERVER_DRAFT "eng.observer/1-draft2" /* for the description: see engine/plugin.h */
+#define ENG_OBSERVER_DRAFT "eng.observer/1-draft3" /* for the description: see engine/plugin.h */
 
 /* Kinds of sites. Gradients, updates and parameters are those of a part of a block's parameters, laid out flat as
  * eng_site.ranges says, with zeros between them; of a gradient or parameter that is distributed over ranks, this rank's
@@ -83,6 +83,28 @@ typedef struct eng_observed {
   double value;
 } eng_observed;
 
+/* The beginning of a text that the weights after the step are to continue.
+ *   Owner: plugin.  Valid: during the call of eng_step_done.sample.  since 1.0 */
+typedef struct eng_sample {
+  uint32_t struct_size;
+  uint32_t n_ids;
+  const char *prompt; /* a text, for which [data] must have a tokenizer; or NULL */
+  const int32_t *ids; /* without `prompt`: n_ids tokens */
+  int64_t tokens;     /* at most this many new ones, at least 1 */
+  double temperature; /* logits are divided by it; 0: always the most likely token */
+  uint64_t seed;      /* of the draws: equal weights, prompts and seeds give equal texts */
+} eng_sample;
+
+/* The new tokens. The plugin sets struct_size, and the host the rest.
+ *   Owner: host.  Valid: until the next call of eng_step_done.sample or after_step.  since 1.0 */
+typedef struct eng_sampled {
+  uint32_t struct_size;
+  uint32_t n;         /* less than eng_sample.tokens where the text ended; the token that ends it is not among them */
+  const int32_t *ids; /* n of them */
+  const char *text;   /* their bytes, and a NUL; the last ones may be a part of a character. NULL: no tokenizer */
+  uint64_t bytes;     /* of `text`, without the NUL */
+} eng_sampled;
+
 /* A step that is complete. What is not finite is passed as it is.
  *   Owner: host.  Valid: during eng_observer.after_step.  since 1.0 */
 typedef struct eng_step_done {
@@ -98,6 +120,14 @@ typedef struct eng_step_done {
   const eng_observed *observed; /* this observer's own results, whatever [[observers]] every says */
   uint32_t skipped;             /* 1: the gradients were not finite, and nothing was updated */
   uint32_t reserved;
+  void *host; /* the host's own */
+  /* Continues a text. May be called several times; each call is a text of its own. It changes no weight and no number of
+   * the run. Its memory is a part of the plan, where the user sets `sample_length` of this observer's entry: the most
+   * positions of a text, prompt and new tokens together. ENG_PRECONDITION: that is not set. ENG_OUT_OF_RANGE: more
+   * positions than that. ENG_INVALID: another fault of the request. ENG_UNAVAILABLE: it failed; the run then ends, also
+   * if the observer goes on. The text of the error says what to change.
+   *   Call: from the thread of after_step, during the call  since 1.0 */
+  eng_status (*sample)(const struct eng_step_done *, const eng_sample *, eng_sampled *out, eng_error *);
 } eng_step_done;
 
 /* eng_step_reply.flags */

@@ -10,13 +10,16 @@ namespace {
 
 Schema observer_keys() {
   Option plugin{"plugin"}, name{"name"}, every{"every", Type::integer, int64_t{1}},
-      progress{"progress", Type::strings, std::vector<std::string>()};
+      progress{"progress", Type::strings, std::vector<std::string>()},
+      sample_length{"sample_length", Type::integer, int64_t{0}};
   plugin.help = "the observer's plugin", plugin.required = true;
   name.help = "what the names of its numbers begin with; the plugin if absent";
   every.help = "steps between the lines of metrics.jsonl that have its numbers; it computes them in every step";
   every.min = 1, every.max = 1e9;
   progress.help = "patterns of names, without the observer's, of numbers that the progress line shows";
-  return {plugin, name, every, progress};
+  sample_length.help = "positions of the longest text that it may ask for between steps, prompt included; 0: none";
+  sample_length.min = 0, sample_length.max = 1e9;
+  return {plugin, name, every, progress, sample_length};
 }
 
 Schema transform_keys() {

@@ -57,7 +57,11 @@ void Embedded::generate(const eng_generate_request& r) {
   } give_back{decoder};
   {
     const Turn turn(Turn::For::setup);
-    decoder = std::make_unique<Decoder>(config, *opening_->opened.registry, length, 0, "ask for fewer tokens");
+    Setup setup = make_setup(config, *opening_->opened.registry, length);
+    setup.stored = setup.plan.tensors.size();
+    decoder =
+        std::make_unique<Decoder>(config, *opening_->opened.registry, std::make_shared<const Setup>(std::move(setup)),
+                                  length, "ask for fewer tokens");
     const Fill fill = decoder->fill();
     sound([&] {
       for (const TensorShare& to : parameters(decoder->setup().plan)) {

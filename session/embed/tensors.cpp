@@ -149,38 +149,8 @@ DLManagedTensorVersioned* Embedded::copy_of(const Tensor& t) {
   return out;
 }
 
-// Elements [first, first + n), which all ranks bring together if each holds a part.
 void Embedded::gather(const Tensor& t, uint64_t first, uint64_t n, char* to) {
-  const TensorShare& spec = tensors_[static_cast<size_t>(&t - opening_->setup.plan.tensors.data())];
-  const Read read = opening_->trainer->reader();
-  if (!t.part || !member_->many()) return read(spec, first, n, to);
-  const uint64_t size = dtype_size(t.desc.dtype);
-  struct Head {
-    uint64_t first, count;
-  };
-  for (uint64_t at = first; at < first + n; at += tile / size) {
-    const uint64_t end = std::min(at + tile / size, first + n);
-    std::string mine;
-    for (const HeldRange& r : t.ranges) {
-      const uint64_t from = std::max(at, r.first), until = std::min(end, r.first + r.count);
-      if (from >= until) continue;
-      const Head head{from, until - from};
-      mine.append(reinterpret_cast<const char*>(&head), sizeof(head));
-      const size_t here = mine.size();
-      mine.resize(here + head.count * size);
-      read(spec, head.first, head.count, mine.data() + here);
-    }
-    for (const std::string& one : member_->exchange()(mine))
-      for (size_t k = 0; k + sizeof(Head) <= one.size();) {
-        Head head;
-        std::memcpy(&head, one.data() + k, sizeof(head));
-        k += sizeof(head);
-        if (head.first < at || head.count > end - head.first || head.count * size > one.size() - k)
-          throw Error(Exit::communication, "a rank sent another part of a tensor than it holds");
-        std::memcpy(to + (head.first - first) * size, one.data() + k, head.count * size);
-        k += head.count * size;
-      }
-  }
+  opening_->trainer->gather(tensors_[static_cast<size_t>(&t - opening_->setup.plan.tensors.data())], first, n, to);
 }
 
 void Embedded::write(const std::string& name, const std::string& role, const eng_tensor_in& given, uint32_t flags) {

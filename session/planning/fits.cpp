@@ -36,6 +36,11 @@ Beside beside(const Setup& setup) {
   b.host_arenas = setup.target.host_memory();
   b.device_overhead = info.device_overhead_bytes;
   b.local_ranks = setup.plan.ranks.world.local_size;
+  if (const Setup* const texts = setup.sampling.get(); texts && !setup.plan.ranks.world.rank) {
+    const ArenaBytes arenas = arena_bytes(texts->plan);
+    const Beside own = beside(*texts);
+    b.sampling = {own.bookkeeping + own.staging + own.tiers + arenas.host, arenas.device, arenas.storage};
+  }
   return b;
 }
 

@@ -17,20 +17,22 @@ const char* to_string(Line line) {
   return names[static_cast<size_t>(line)];
 }
 
+ArenaBytes arena_bytes(const Plan& plan) {
+  ArenaBytes out;
+  for (const Arena& arena : plan.arenas)
+    (arena.kind == "storage" ? out.storage : arena.kind == "device" ? out.device : out.host) += arena.total();
+  return out;
+}
+
 Peak peak_of(const Plan& plan, const Beside& beside) {
+  const ArenaBytes arenas = arena_bytes(plan);
   Peak peak;
-  peak.host =
-      beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.tiers + beside.job + beside.snapshot;
-  peak.device = beside.device_overhead;
-  for (const Arena& arena : plan.arenas) {
-    if (arena.kind == "storage") {
-      peak.storage += arena.total() * beside.local_ranks;
-      continue;
-    }
-    const bool device = arena.kind == "device";
-    if (device) peak.device += arena.total(), peak.arena += arena.total();
-    if (!device || beside.host_arenas) peak.host += arena.total();
-  }
+  peak.arena = arenas.device + beside.sampling.device;
+  peak.device = beside.device_overhead + peak.arena;
+  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.tiers + beside.job +
+              beside.snapshot + arenas.host + beside.sampling.host;
+  if (beside.host_arenas) peak.host += peak.arena;
+  peak.storage = arenas.storage * beside.local_ranks + beside.sampling.storage;
   peak.rank = beside.host_arenas ? peak.host : peak.device;
   peak.machine = peak.rank * (beside.host_arenas ? beside.local_ranks : 1);
   peak.hosts = peak.host * beside.local_ranks;

@@ -23,7 +23,17 @@ struct Beside {
   uint64_t device_overhead = 0;  // bytes of the device's own memory: its driver's context, libraries
   bool host_arenas = true;       // the device's own memory is host memory
   uint32_t local_ranks = 1;      // ranks that share the memory of this machine
+  // For the plan of texts that observers ask for, arenas included; on the first rank.
+  struct {
+    uint64_t host = 0, device = 0, storage = 0;
+  } sampling;
 };
+
+// The bytes of a plan's arenas: in the device's memory, in the host's beside it, on storage.
+struct ArenaBytes {
+  uint64_t device = 0, host = 0, storage = 0;
+};
+ArenaBytes arena_bytes(const Plan& plan);
 
 // In bytes.
 struct Peak {

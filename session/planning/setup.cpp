@@ -355,6 +355,30 @@ static void add_notes(Setup& s, const Asked& a) {
   if (!a.generate) note_length(a.section("model"), s.model.sequence_length, s.model.info.max_length, s.notes);
 }
 
+static Setup make(const Asked& a);
+
+// Every rank plans the texts for observers, so that all load the same plugins; the first one makes them.
+static void plan_sampling(Setup& s, const Asked& a) {
+  int64_t length = 0;
+  for (const Observers::One& one : s.observers.shown) length = std::max(length, one.sample_length);
+  if (!length) return;
+  const int64_t most = s.model.info.max_length;
+  if (most && length > most)
+    throw Error(Exit::usage,
+                fmt::format("[[observers]] sample_length = {} is more than the {} positions of model {}", length, most,
+                            s.model.plugin),
+                fmt::format("sample_length = {} or less", most));
+  const World alone;
+  const Readable nothing;
+  try {
+    Setup made = make({a.config, a.registry, false, length, alone, nullptr, a.use, nothing});
+    made.stored = made.plan.tensors.size();
+    s.sampling = std::make_shared<const Setup>(std::move(made));
+  } catch (const Error& e) {
+    throw Error(e.exit(), fmt::format("[[observers]] sample_length, the plan of texts: {}", e.what()), e.help());
+  }
+}
+
 static Setup make(const Asked& a) {
   try {
     Setup s;
@@ -362,6 +386,7 @@ static Setup make(const Asked& a) {
     make_policies(s, a);
     make_model(s, a);
     plan_with(s, a, make_request(s, a));
+    plan_sampling(s, a);
     add_notes(s, a);
     return s;
   } catch (const Error& e) {
@@ -392,55 +417,6 @@ Setup make_sketch(const Config& config, Registry& registry, const World& world) 
 Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable) {
   const World alone;
   return make({config, registry, false, 0, alone, nullptr, Use::run, readable});
-}
-
-bool is_saved(const Tensor& t) {
-  return !(t.flags & of_reference) && t.role != "gradient" && t.role != "site" && t.role != "activation";
-}
-
-template <class Wanted>
-static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted) {
-  std::vector<TensorShare> out;
-  for (const Tensor& t : plan.tensors) {
-    if (!wanted(t)) continue;
-    const eng_desc& d = t.desc;
-    const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
-    const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
-    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id, exported}};
-    for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
-      if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
-        all.back().count += e.count;
-      else
-        all.push_back({e.first, e.count});
-    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count;
-    out.push_back(std::move(share));
-  }
-  return out;
-}
-
-std::vector<TensorShare> saved_tensors(const Plan& plan) {
-  return shares_of(plan, is_saved);
-}
-
-template <class Wanted>
-static std::vector<TensorShare> parameters_if(const Plan& plan, const Wanted& wanted) {
-  auto out = shares_of(plan, wanted);
-  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
-  for (TensorShare& t : out) t.optional = (plan.tensors[t.id].flags & ENG_PARAM_OPTIONAL) != 0;
-  return out;
-}
-
-bool has_optional(const Plan& plan) {
-  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
-                     [](const Tensor& t) { return (t.flags & ENG_PARAM_OPTIONAL) != 0; });
-}
-
-std::vector<TensorShare> parameters(const Plan& plan) {
-  return parameters_if(plan, is_saved);
-}
-
-std::vector<TensorShare> reference_parameters(const Plan& plan) {
-  return parameters_if(plan, [](const Tensor& t) { return (t.flags & of_reference) != 0; });
 }
 
 }  // namespace eng

@@ -6,10 +6,10 @@
 #include "core/execute/device.hpp"
 #include "core/program/program.hpp"
 #include "session/cards/target.hpp"
-#include "session/checkpoint/checkpoint.hpp"
 #include "session/config/config.hpp"
 #include "session/model/observers.hpp"
 #include "session/planning/offload.hpp"
+#include "session/planning/shares.hpp"
 
 namespace eng {
 
@@ -36,6 +36,8 @@ struct Setup {
   uint64_t job = 0;             // bytes of host memory that a job takes
   uint64_t kept = 0;            // bytes on disk of what it keeps
   uint64_t stored = 0;          // tensors of the weights, if they are only read
+  // The plan of the texts that observers ask for, with kernels and memory of its own, for the first rank; or null.
+  std::shared_ptr<const Setup> sampling = {};
 };
 
 // Values of a run's plan that others can read, besides those that training needs.
@@ -63,15 +65,5 @@ Setup make_sketch(const Config& config, Registry& registry, const World& world =
 
 // For evaluating existing weights: without gradients and optimizer state.
 Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable = {});
-
-// True if checkpoints have it: other tensors are recomputed by every step.
-bool is_saved(const Tensor& tensor);
-// The tensors of a checkpoint.
-std::vector<TensorShare> saved_tensors(const Plan& plan);
-std::vector<TensorShare> parameters(const Plan& plan);
-// Parameters of the reference model, if it has any of its own.
-std::vector<TensorShare> reference_parameters(const Plan& plan);
-// True if weights that are read may lack a parameter of the plan. All are then initialised before.
-bool has_optional(const Plan& plan);
 
 }  // namespace eng

@@ -233,6 +233,8 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));
+  if (const uint64_t n = c.sampling.host + c.sampling.device + c.sampling.storage)
+    out += fmt::format("  texts for observers {:>16} bytes  {:>12}  their weights, caches and plan\n", n, size(n));
   out += fmt::format("  plan itself         {:>16} bytes  {:>12}  its lists, kernels' records, tables of checkpoints\n",
                      c.bookkeeping, size(c.bookkeeping));
   if (c.capped)
@@ -273,6 +275,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                              {"leases_bytes", most_live(plan, Line::leases)},
                              {"communication_bytes", most_live(plan, Line::communication)},
                              {"communication", Json::array()}});
+  if (const uint64_t n = c.sampling.host + c.sampling.device + c.sampling.storage) rank["sampling_bytes"] = n;
   const auto all = static_cast<double>(c.weights);
   for (const Transfer& t : traffic(plan))
     rank["communication"].push_back(Json::ordered({{"collective", t.op},

@@ -239,6 +239,18 @@ ReferenceWeights reference_weights(const Config& config, const Registry& registr
           fingerprint(source)};
 }
 
+std::vector<fs::path> text_directories(const Config& config) {
+  std::vector<fs::path> out;
+  const Section& data = config.section("data");
+  if (const auto source = weights_source(config); weights_kind(source) == WeightsKind::hugging_face)
+    out.push_back(source);
+  if (data.has("tokenizer") && data.string("tokenizer") != "bytes") {
+    const auto path = config.base_dir() / data.string("tokenizer");
+    out.push_back(fs::is_directory(path) ? path : path.parent_path());
+  }
+  return out;
+}
+
 fs::path reference_source(const Config& config) {
   const Section& section = config.section("reference");
   const std::string from = section.has("from") ? section.string("from") : "base";

@@ -36,6 +36,10 @@ void check_weights(const Config& config, const Registry& registry, const Setup& 
 // The check of check_weights as Readable::traced, before anything is planned.
 std::function<void(const Model&)> weights_check(const Config& config, const Registry& registry);
 
+// The directories that say how a run's texts end: the Hugging Face directory that it came from, and the folder of its
+// tokenizer.
+std::vector<std::filesystem::path> text_directories(const Config& config);
+
 // [reference] from: the directory; "" if the reference begins as the model does, or has no weights of its own.
 std::filesystem::path reference_source(const Config& config);
 struct ReferenceWeights {

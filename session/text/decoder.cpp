@@ -5,43 +5,38 @@
 
 #include "core/plan/prefill.hpp"
 #include "engine/ops.h"
+#include "session/checkpoint/packed.hpp"
 #include "session/huggingface/chat.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
-#include "session/plugins/pretrained.hpp"
-#include "session/run/waiting.hpp"
 
 namespace eng {
 
-Decoder::Decoder(const Config& config, Registry& registry, int64_t length, uint64_t stored, const std::string& advice)
-    : setup_(make_setup(config, registry, length)),
+Decoder::Decoder(const Config& config, Registry& registry, std::shared_ptr<const Setup> setup, int64_t length,
+                 const std::string& advice)
+    : setup_(std::move(setup)),
       length_(length),
-      device_(registry, setup_.kernels->device(), config.section("device")) {
-  setup_.stored = stored ? stored : setup_.plan.tensors.size();
-  const eng_device_info& info = setup_.kernels->info();
-  if (info.total_bytes && planned_peak(setup_) > info.total_bytes)
-    throw Error(setup_.kernels->host_memory() ? Exit::host_memory : Exit::device_memory,
+      device_(registry, setup_->kernels->device(), config.section("device")) {
+  const eng_device_info& info = setup_->kernels->info();
+  if (info.total_bytes && planned_peak(*setup_) > info.total_bytes)
+    throw Error(setup_->kernels->host_memory() ? Exit::host_memory : Exit::device_memory,
                 fmt::format("generating up to {} tokens needs {}, device {} has {}", length,
-                            format_bytes(static_cast<double>(planned_peak(setup_))), setup_.kernels->device(),
+                            format_bytes(static_cast<double>(planned_peak(*setup_))), setup_->kernels->device(),
                             format_bytes(static_cast<double>(info.total_bytes))),
                 advice);
-  if (setup_.kernels->host_memory()) check_threads(info.parallel);
   release_freed_memory();  // of planning
-  host_ = make_host(setup_.offload, config.section("offload"), registry, setup_.host.get(), 0);
-  executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels, nullptr, true, &host_);
+  host_ = make_host(setup_->offload, config.section("offload"), registry, setup_->host.get(), 0);
+  executor_ = std::make_unique<Executor>(setup_->plan, device_, *setup_->kernels, nullptr, true, &host_);
 }
 
 Fill Decoder::fill() {
-  return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    const uint64_t size = dtype_size(t.dtype);
-    executor_->upload(setup_.plan.find(t.name, t.role)->whole(), first * size, data, n * size);
-  };
+  if (has_optional(setup_->plan)) executor_->run("init");
+  return fill_of(setup_->plan, *executor_);
 }
 
-void Decoder::load(const std::filesystem::path& weights, const Pretrained& names, const WeightsProgress& progress) {
-  if (has_optional(setup_.plan)) executor_->run("init");
-  load_weights(weights, names, parameters(setup_.plan), fill(), progress);
-  ready();
+void Decoder::reset() {
+  executor_->run("reset");
+  position_ = 0;
 }
 
 void Decoder::feed(std::span<const int32_t> tokens) {
@@ -55,28 +50,16 @@ void Decoder::feed(std::span<const int32_t> tokens) {
 }
 
 std::span<const float> Decoder::logits() const {
-  const View& view = setup_.plan.next_logits;
+  const View& view = setup_->plan.next_logits;
   return {executor_->host<float>(view), static_cast<size_t>(count(view.desc))};
 }
 
 std::span<const int32_t> Decoder::run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
-  std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.field("tokens")));
-  executor_->host<int64_t>(setup_.plan.host_counters)[ENG_C_POSITION] = position_;
+  std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_->plan.field("tokens")));
+  executor_->host<int64_t>(setup_->plan.host_counters)[ENG_C_POSITION] = position_;
   executor_->run(program);
   position_ += n;
   return tokens.subspan(static_cast<size_t>(n));
-}
-
-std::vector<std::filesystem::path> text_directories(const Config& config) {
-  std::vector<std::filesystem::path> out;
-  const Section& data = config.section("data");
-  if (const auto source = weights_source(config); weights_kind(source) == WeightsKind::hugging_face)
-    out.push_back(source);
-  if (data.has("tokenizer") && data.string("tokenizer") != "bytes") {
-    const auto path = config.base_dir() / data.string("tokenizer");
-    out.push_back(std::filesystem::is_directory(path) ? path : path.parent_path());
-  }
-  return out;
 }
 
 std::set<int32_t> ends_of_text(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& directories) {

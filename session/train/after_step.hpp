@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "session/train/trainer.hpp"
+#include "session/train/observer_texts.hpp"
 
 namespace eng {
 
@@ -21,14 +21,16 @@ class AfterStep {
   };
   // After a step. All ranks call it: rank 0 asks the observers in their order, and every rank gets the same answer.
   // Throws the same Error on all ranks if an observer fails.
-  Asked ask(const Metrics& metrics) const;
+  Asked ask(const Metrics& metrics);
 
  private:
-  Asked ask_all(const Metrics& metrics) const;
+  Asked ask_all(const Metrics& metrics);
+  void call_weights();
   Trainer& trainer_;
   Listener& listener_;
   const int64_t steps_;
   const bool any_;
+  ObserverTexts texts_;
 };
 
 }  // namespace eng

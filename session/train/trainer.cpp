@@ -2,6 +2,7 @@
 #include "session/train/trainer.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #include "core/config/names.hpp"
 #include "engine/ops.h"
@@ -10,7 +11,6 @@
 #include "session/planning/estimate.hpp"
 #include "session/planning/peak.hpp"
 #include "session/ranks/exchange.hpp"
-#include "session/train/packed.hpp"
 
 namespace eng {
 namespace {
@@ -123,46 +123,38 @@ void Trainer::initialise(const Weights& weights) {
   upload_counters(0, 0);
 }
 
-// Visits this rank's part of elements [first, first + n) of a tensor: visit(packed, held range, its first element that
-// is visited, counted in the range, and in [first, first + n), number).
-template <class Visit>
-static void each_range(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
-  const Tensor& tensor = plan.tensors[t.id];
-  if (tensor.name != t.name || tensor.role != t.role) throw Error(Exit::bug, t.name + " is not the plan's");
-  for (const HeldRange& e : tensor.ranges) {
-    const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
-    if (begin < end) visit(tensor.packed, e, begin - e.first, begin - first, end - begin);
+void Trainer::gather(const TensorSpec& spec, uint64_t first, uint64_t n, char* to) {
+  constexpr uint64_t tile = uint64_t{1} << 20;  // bytes that ranks exchange at a time
+  const Tensor& t = setup_.plan.tensors[spec.id];
+  const Read read = reader();
+  if (!t.part || single_rank()) return read(spec, first, n, to);
+  const uint64_t size = dtype_size(t.desc.dtype);
+  struct Head {
+    uint64_t first, count;
+  };
+  for (uint64_t at = first; at < first + n; at += tile / size) {
+    const uint64_t end = std::min(at + tile / size, first + n);
+    std::string mine;
+    for (const HeldRange& r : t.ranges) {
+      const uint64_t from = std::max(at, r.first), until = std::min(end, r.first + r.count);
+      if (from >= until) continue;
+      const Head head{from, until - from};
+      mine.append(reinterpret_cast<const char*>(&head), sizeof(head));
+      const size_t here = mine.size();
+      mine.resize(here + head.count * size);
+      read(spec, head.first, head.count, mine.data() + here);
+    }
+    for (const std::string& one : exchange_(mine))
+      for (size_t k = 0; k + sizeof(Head) <= one.size();) {
+        Head head;
+        std::memcpy(&head, one.data() + k, sizeof(head));
+        k += sizeof(head);
+        if (head.first < at || head.count > end - head.first || head.count * size > one.size() - k)
+          throw Error(Exit::communication, "a rank sent another part of a tensor than it holds");
+        std::memcpy(to + (head.first - first) * size, one.data() + k, head.count * size);
+        k += head.count * size;
+      }
   }
-}
-
-// Into the arena.
-Fill Trainer::fill() {
-  return [this, packer = std::make_shared<PackedWriter>(executor_)](const TensorSpec& t, uint64_t first, uint64_t n,
-                                                                    const void* data) {
-    const uint64_t size = dtype_size(t.dtype);
-    const auto put = [&](int32_t packed, const HeldRange& held, uint64_t to, uint64_t from, uint64_t count) {
-      const char* const values = static_cast<const char*>(data) + from * size;
-      if (packed)
-        packer->write(packed, held, to, count, reinterpret_cast<const float*>(values));
-      else
-        executor_.upload(held.view, to * size, values, count * size);
-    };
-    each_range(setup_.plan, t, first, n, put);
-  };
-}
-
-Read Trainer::reader() {
-  return [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
-    const uint64_t size = dtype_size(t.dtype);
-    const auto get = [&](int32_t packed, const HeldRange& held, uint64_t from, uint64_t to, uint64_t count) {
-      char* const values = static_cast<char*>(host) + to * size;
-      if (packed)
-        read_packed(executor_, packed, held, from, count, reinterpret_cast<float*>(values));
-      else
-        executor_.download(values, held.view, from * size, count * size);
-    };
-    each_range(setup_.plan, t, first, n, get);
-  };
 }
 
 std::shared_ptr<const void> Trainer::memory() const {
@@ -271,6 +263,8 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
   Beside beside;
   beside.device_overhead = setup_.kernels->info().device_overhead_bytes;
+  if (setup_.sampling && !setup_.plan.ranks.world.rank)
+    beside.sampling.device = arena_bytes(setup_.sampling->plan).device;
   m.device_peak_bytes = peak_of(setup_.plan, beside).device;
   m.own_memory = !setup_.kernels->host_memory();
   m.host_peak_bytes = peak_resident_bytes();

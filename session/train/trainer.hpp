@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "core/execute/executor.hpp"
+#include "session/checkpoint/packed.hpp"
 #include "session/clock.hpp"
 #include "session/data/data.hpp"
 #include "session/planning/schedule.hpp"
@@ -81,6 +82,9 @@ class Trainer {
   bool single_rank() const { return cut_.world == 1; }
   bool trains() const { return setup_.plan.table.buffer != 0; }
   const Observers& observers() const { return setup_.observers; }
+  const Config& config() const { return config_; }
+  Registry& registry() const { return registry_; }
+  const Setup& setup() const { return setup_; }
 
   // The result of the exchange before a step.
   struct Agreed {
@@ -120,8 +124,10 @@ class Trainer {
   std::optional<Saved> end_save(bool wait);  // the checkpoint that became complete, if any
 
   // Between programs: elements of this rank's part of a tensor. What it does not hold is left as it is.
-  Read reader();
-  Fill fill();
+  Read reader() { return reader_of(setup_.plan, executor_); }
+  Fill fill() { return fill_of(setup_.plan, executor_); }
+  // Elements [first, first + n) of a tensor, which all ranks bring together if each holds a part.
+  void gather(const TensorSpec& tensor, uint64_t first, uint64_t n, char* to);
   const Executor& executor() const { return executor_; }
   // From memory of the device, which need not be the plan's.
   void download(void* to, const void* from, uint64_t bytes) { machine_->device.download(to, from, bytes); }

@@ -66,7 +66,7 @@ class TrainingLoop {
   const int64_t eval_every_, eval_batches_, first_, steps_, save_every_;
   const bool saves_, saves_last_, asynchronous_;  // whether anything is saved, and the last step
   Progression progression_;
-  const AfterStep after_;
+  AfterStep after_;
   std::string ended_;  // why an observer ends the run
   int64_t saved_at_;
   bool stopped_ = false;

@@ -145,7 +145,7 @@ def check_previous(work):
     on_device = LLAMA + TRAIN + RATE + '[device]\nplugin = "my_thing"\n'
     for name, source, edits, more, words in (
             ("device", device, DEVICE, '[device]\nplugin = "my_thing"\n', []),
-            ("comm", template / "comm" / "cpp" / "my_thing.cpp", COMM, '[comm]\nplugin = "my_thing"\n', ["--ranks", "2"]),
+            ("comm", template / "comm" / "cpp" / "my_thing.cpp", COMM, '[comm]\nplugin = "my_thing"\nport = 29531\n', ["--ranks", "2"]),
             ("precision", template / "precision" / "cpp" / "my_thing.cpp", PRECISION, '[precision]\nplugin = "my_thing"\n', []),
             ("tier", ROOT / "tests" / "abi" / "memory_tier.c", TIER, '[offload]\noptimizer = "memory"\n', [])):
         today = build(name + " today", source, ROOT / "abi")

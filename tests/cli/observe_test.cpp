@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Terms of the loss and observers as users meet them: metrics.jsonl, the progress line, evaluation, mistakes.
 #include <cmath>
+#include <set>
 #include <sstream>
 
 #include "harness.hpp"
@@ -115,6 +116,24 @@ TEST_CASE("what an observer asks for between steps every rank does", "[cli]") {
     CHECK(metrics(scratch / out).size() == 1);
     CHECK(Json::parse(read(scratch / out / "state.json")).at("last_checkpoint") == "step-00000001");
   }
+}
+
+TEST_CASE("ranks that hold parts of the weights bring them together for a text", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("written.toml",
+                read(scratch / "config.toml") + "\n[[observers]]\nplugin = \"writer\"\nsample_length = 24\nat = 2\n");
+  std::set<std::string> lines;
+  for (const std::string strategy : {"none", "zero3"}) {
+    good(scratch, {"--plugin-path", FIXTURE_WRITER, "run", "written.toml", "--ranks", "2", "--out", strategy,
+                   "device.threads=1", "train.steps=3", "zero.plugin=" + strategy});
+    const std::string log = read(scratch / strategy / "logs" / "rank-00000.log");
+    const size_t at = log.find("step 2: observer writer: ");
+    REQUIRE(at != log.npos);
+    lines.insert(log.substr(at, log.find('\n', at) - at));
+    CHECK(metrics(scratch / strategy).size() == 3);
+  }
+  CHECK(lines.size() == 1);
 }
 
 TEST_CASE("without observers the program has nothing of them", "[cli]") {

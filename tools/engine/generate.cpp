@@ -14,6 +14,8 @@
 #include "session/planning/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run_dir.hpp"
+#include "session/run/waiting.hpp"
+#include "session/run/weights.hpp"
 #include "session/text/decoder.hpp"
 #include "session/text/sampler.hpp"
 #include "session/text/text_out.hpp"
@@ -152,8 +154,14 @@ int generate(const Common& common, const Flags& flags) {
   const auto n_prompt = static_cast<int64_t>(tokens.size());
   const int64_t length = choose_length(flags, n_prompt, info.max_length);
 
-  Decoder decoder(config, *registry, length, stored, "lower --max-length or --tokens");
-  decoder.load(weights, pretrained_table(config, *registry), run ? WeightsProgress() : weights_progress(flags.target));
+  Setup setup = make_setup(config, *registry, length);
+  setup.stored = stored ? stored : setup.plan.tensors.size();
+  if (setup.kernels->host_memory()) check_threads(setup.kernels->info().parallel);
+  Decoder decoder(config, *registry, std::make_shared<const Setup>(std::move(setup)), length,
+                  "lower --max-length or --tokens");
+  load_weights(weights, pretrained_table(config, *registry), parameters(decoder.setup().plan), decoder.fill(),
+               run ? WeightsProgress() : weights_progress(flags.target));
+  decoder.ready();
   release_freed_memory();  // of reading a checkpoint
   const auto start = Clock::now();
   decoder.feed(tokens);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An observer: it reads values of a step and makes numbers of them, which go to metrics.jsonl. Its ops are part of the
 // plan, it changes nothing, and none of its functions runs during a step. Here: how large the updates of each block
-// are, and how large the weights of the whole model.
+// are, and how large the weights of the whole model. Between steps it may act: here it shows what the model writes.
 #include <cstring>
 #include <new>
 #include <string>
@@ -25,12 +25,14 @@ summary = 'norms of updates, by block, and of the weights'
 
 [provides.options]
 weights = { type = 'bool', default = true, help = 'the norm of all weights as well' }
+text_every = { type = 'int', default = 0, min = 0, help = 'steps between texts, which need sample_length = 64; 0: none' }
 )")
 
 namespace {
 
 struct Observer {
   int32_t weights;
+  int64_t text_every;
   std::string name;  // of the last result; the host reads it until the next call
 };
 
@@ -41,8 +43,10 @@ eng_status fail(eng_error* error, eng_status status, const char* text) {
 
 eng_status create(const eng_options* options, void** self, eng_error* error) {
   int32_t weights = 0;
+  int64_t text_every = 0;
   if (eng_status s = options->get_bool(options, "weights", &weights, error)) return s;
-  Observer* made = new (std::nothrow) Observer{weights, ""};
+  if (eng_status s = options->get_int(options, "text_every", &text_every, error)) return s;
+  Observer* made = new (std::nothrow) Observer{weights, text_every, ""};
   if (!made) return fail(error, ENG_NO_MEMORY, "out of memory");
   *self = made;
   return ENG_OK;
@@ -78,6 +82,24 @@ eng_status observe(void*, eng_build* b, const eng_site* site, eng_id* out, uint3
   return b->api->status(b, error);
 }
 
+// After every step, on the first rank. The weights of the step continue a text; its memory is planned where the user
+// sets `sample_length` in [[observers]].
+eng_status after_step(void* self, const eng_step_done* step, eng_step_reply* reply, eng_error* error) {
+  const Observer& me = *static_cast<Observer*>(self);
+  if (!me.text_every || step->step % me.text_every) return ENG_OK;
+  eng_sample asked{};
+  asked.struct_size = sizeof asked;
+  asked.prompt = "The ";
+  asked.tokens = 32;
+  asked.temperature = 0.8;
+  asked.seed = 1;
+  eng_sampled text{};
+  text.struct_size = sizeof text;
+  if (eng_status s = step->sample(step, &asked, &text, error)) return s;
+  reply->text = text.text;  // a line for the user
+  return ENG_OK;
+}
+
 constexpr eng_observer make_table() {
   eng_observer table{};
   table.struct_size = sizeof table;
@@ -85,6 +107,7 @@ constexpr eng_observer make_table() {
   table.destroy = destroy;
   table.results = results;
   table.observe = observe;
+  table.after_step = after_step;
   return table;
 }
 constexpr eng_observer table = make_table();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/train/packed.hpp"
+#include "session/checkpoint/packed.hpp"
 
 #include <algorithm>
 
@@ -8,6 +8,48 @@
 namespace eng {
 
 static_assert(chunk == ENG_PACKED_CHUNK);
+
+// Visits this rank's part of elements [first, first + n) of a tensor: visit(packed, held range, its first element that
+// is visited, counted in the range, and in [first, first + n), number).
+template <class Visit>
+static void each_range(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
+  const Tensor& tensor = plan.tensors[t.id];
+  if (tensor.name != t.name || tensor.role != t.role) throw Error(Exit::bug, t.name + " is not the plan's");
+  for (const HeldRange& e : tensor.ranges) {
+    const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
+    if (begin < end) visit(tensor.packed, e, begin - e.first, begin - first, end - begin);
+  }
+}
+
+// Into the arena.
+Fill fill_of(const Plan& plan, Executor& executor) {
+  return [&plan, &executor, packer = std::make_shared<PackedWriter>(executor)](const TensorSpec& t, uint64_t first,
+                                                                               uint64_t n, const void* data) {
+    const uint64_t size = dtype_size(t.dtype);
+    const auto put = [&](int32_t packed, const HeldRange& held, uint64_t to, uint64_t from, uint64_t count) {
+      const char* const values = static_cast<const char*>(data) + from * size;
+      if (packed)
+        packer->write(packed, held, to, count, reinterpret_cast<const float*>(values));
+      else
+        executor.upload(held.view, to * size, values, count * size);
+    };
+    each_range(plan, t, first, n, put);
+  };
+}
+
+Read reader_of(const Plan& plan, Executor& executor) {
+  return [&plan, &executor](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
+    const uint64_t size = dtype_size(t.dtype);
+    const auto get = [&](int32_t packed, const HeldRange& held, uint64_t from, uint64_t to, uint64_t count) {
+      char* const values = static_cast<char*>(host) + to * size;
+      if (packed)
+        read_packed(executor, packed, held, from, count, reinterpret_cast<float*>(values));
+      else
+        executor.download(values, held.view, from * size, count * size);
+    };
+    each_range(plan, t, first, n, get);
+  };
+}
 
 void read_packed(Executor& executor, int32_t packed, const HeldRange& held, uint64_t first, uint64_t n, float* out) {
   const uint64_t size = eng_packed_bytes(packed), end = first + n;

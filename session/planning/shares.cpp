@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/planning/shares.hpp"
+
+#include <algorithm>
+
+#include "engine/build.h"
+
+namespace eng {
+
+bool is_saved(const Tensor& t) {
+  return !(t.flags & of_reference) && t.role != "gradient" && t.role != "site" && t.role != "activation";
+}
+
+template <class Wanted>
+static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted) {
+  std::vector<TensorShare> out;
+  for (const Tensor& t : plan.tensors) {
+    if (!wanted(t)) continue;
+    const eng_desc& d = t.desc;
+    const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
+    const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
+    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id, exported}};
+    for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
+      if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
+        all.back().count += e.count;
+      else
+        all.push_back({e.first, e.count});
+    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count;
+    out.push_back(std::move(share));
+  }
+  return out;
+}
+
+std::vector<TensorShare> saved_tensors(const Plan& plan) {
+  return shares_of(plan, is_saved);
+}
+
+template <class Wanted>
+static std::vector<TensorShare> parameters_if(const Plan& plan, const Wanted& wanted) {
+  auto out = shares_of(plan, wanted);
+  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
+  for (TensorShare& t : out) t.optional = (plan.tensors[t.id].flags & ENG_PARAM_OPTIONAL) != 0;
+  return out;
+}
+
+bool has_optional(const Plan& plan) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [](const Tensor& t) { return (t.flags & ENG_PARAM_OPTIONAL) != 0; });
+}
+
+std::vector<TensorShare> parameters(const Plan& plan) {
+  return parameters_if(plan, is_saved);
+}
+
+std::vector<TensorShare> reference_parameters(const Plan& plan) {
+  return parameters_if(plan, [](const Tensor& t) { return (t.flags & of_reference) != 0; });
+}
+
+}  // namespace eng
