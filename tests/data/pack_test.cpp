@@ -112,6 +112,26 @@ TEST_CASE("an epoch of packed samples has every document once, whole", "[pack]")
   CHECK(padding > 0);
 }
 
+TEST_CASE("documents of skewed lengths fill 99 % of the samples, window by window", "[pack]") {
+  std::mt19937_64 random(11);
+  std::lognormal_distribution<double> skewed(3.5, 1.2);  // half below 33, one in 100 above 540
+  constexpr std::size_t n = 70000, length = 512;         // more than one window of documents
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto size = static_cast<std::size_t>(std::clamp(skewed(random), 2.0, 4000.0));
+    text += "{\"text\": \"" + std::string(size, static_cast<char>('a' + i % 26)) + "\"}\n";
+  }
+  Folder folder;
+  folder.write("a.jsonl", text);
+  Source source(folder, packed({"a.jsonl"}, length)), again(folder, packed({"a.jsonl"}, length));
+  REQUIRE(source.error() == "");
+  const double positions = static_cast<double>(length * source.samples(0));
+  CHECK(static_cast<double>(source.info().padding) < 0.01 * positions);
+  CHECK(source.info().documents > n);
+  for (const uint64_t p : {uint64_t{0}, source.samples(0) / 2, source.samples(0) - 1})
+    CHECK(again.read(0, p) == source.read(0, p));
+}
+
 TEST_CASE("a packed sample is a function of its position", "[pack]") {
   Folder folder;
   folder.write("a.jsonl", lines(documents(800, 90)));

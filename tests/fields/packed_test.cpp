@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Documents side by side in a sample give the loss and the gradients of the documents alone.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 
 #include "core/execute/executor.hpp"
 #include "core/program/program.hpp"
+#include "core/rewrite/recompute.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
 #include "session/planning/setup.hpp"
@@ -187,5 +189,76 @@ TEST_CASE("one document that fills a sample has the bits of a sample without doc
       const Result with = run(model, device, true, 1, 1, fields), without = run(model, device, false, 1, 1, fields);
       CHECK(with.loss == without.loss);
       CHECK(with.gradients == without.gradients);
+    }
+}
+
+namespace {
+
+// A batch as `ranks` ranks take it, each `accumulate` micro-batches of `rows` samples.
+struct Split {
+  int64_t ranks, rows, accumulate;
+};
+
+// The samples of one rank, in the order in which it takes them (engine/data.h).
+Fields of_rank(const Fields& batch, const Split& split, int64_t rank) {
+  Fields out;
+  for (int64_t a = 0; a < split.accumulate; ++a)
+    for (int64_t i = 0; i < split.rows; ++i) {
+      const int64_t sample = (a * split.ranks + rank) * split.rows + i;
+      for (const auto values : {&Fields::tokens, &Fields::labels, &Fields::segments, &Fields::positions}) {
+        const auto first = (batch.*values).begin() + sample * length;
+        (out.*values).insert((out.*values).end(), first, first + length);
+      }
+    }
+  out.valid = length * split.rows * split.accumulate - std::count(out.labels.begin(), out.labels.end(), -100);
+  return out;
+}
+
+// The sums over the ranks. `whole`: each divides by the labels of the whole batch, and not by its own.
+Result together(const std::string& model, bool packed, const Fields& batch, const Split& split, bool whole = true) {
+  Result out;
+  for (int64_t r = 0; r < split.ranks; ++r) {
+    Fields mine = of_rank(batch, split, r);
+    if (whole) mine.valid = batch.valid;
+    const Result one = run(model, "cpu", packed, split.rows, static_cast<uint32_t>(split.accumulate), mine);
+    out.loss += one.loss;
+    if (out.gradients.empty()) {
+      out.gradients = one.gradients;
+      continue;
+    }
+    for (size_t k = 0; k < one.gradients.size(); ++k)
+      for (size_t i = 0; i < one.gradients[k].second.size(); ++i)
+        out.gradients[k].second[i] += one.gradients[k].second[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every split of a batch has the same loss and gradients, though labels are unevenly masked", "[packed]") {
+  Fields batch;
+  for (int k = 0; k < 3; ++k)
+    for (const auto& sample : samples()) batch.sample(sample);
+  std::mt19937_64 random(9);
+  for (auto& token : batch.tokens) token = static_cast<int32_t>(random() % vocabulary);
+  for (size_t t = 0; t < batch.labels.size(); ++t) {  // sample 5 trains nothing, sample 2 nearly nothing
+    const size_t sample = t / length;
+    const bool masked = sample == 5 || (sample == 2 && t % length > 2) || (sample % 3 == 0 && random() % 4);
+    if (masked) batch.labels[t] = -100;
+  }
+  const auto all = static_cast<int64_t>(batch.labels.size());
+  batch.valid = all - std::count(batch.labels.begin(), batch.labels.end(), -100);
+  for (const std::string& model : models)
+    for (const bool packed : {false, true}) {
+      const Result reference = together(model, packed, batch, {1, 12, 1});
+      std::string worst;
+      for (const Split& split : {Split{1, 1, 12}, {1, 4, 3}, {2, 2, 3}, {3, 1, 4}, {4, 3, 1}}) {
+        CAPTURE(model, packed, split.ranks, split.rows, split.accumulate);
+        const double error = difference(together(model, packed, batch, split), reference, worst);
+        CAPTURE(error, worst);
+        CHECK(error < limit);
+      }
+      // The mean of the ranks' means is another loss.
+      CHECK(difference(together(model, packed, batch, {4, 3, 1}, false), reference, worst) > 1e-2);
     }
 }
