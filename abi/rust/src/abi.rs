@@ -1172,6 +1172,40 @@ impl eng_result {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_sample {
+    pub struct_size: u32,
+    pub n_ids: u32,
+    pub prompt: *const c_char,
+    pub ids: *const i32,
+    pub tokens: i64,
+    pub temperature: f64,
+    pub seed: u64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_sample {}
+impl eng_sample {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_sampled {
+    pub struct_size: u32,
+    pub n: u32,
+    pub ids: *const i32,
+    pub text: *const c_char,
+    pub bytes: u64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_sampled {}
+impl eng_sampled {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_schedule {
     pub struct_size: u32,
     pub reserved: u32,
@@ -1343,12 +1377,14 @@ pub struct eng_step_done {
     pub observed: *const eng_observed,
     pub skipped: u32,
     pub reserved: u32,
+    pub host: *mut c_void,
+    pub sample: Option<unsafe extern "C" fn(*const eng_step_done, *const eng_sample, *mut eng_sampled, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_step_done {}
 impl eng_step_done {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
 }
 
 #[repr(C)]
@@ -1887,6 +1923,7 @@ pub const ENG_PACKED_CHUNK: i32 = 4096;
 pub const ENG_PACKED_E4M3: i32 = 65;
 pub const ENG_PACKED_INT8: i32 = 64;
 pub const ENG_PACKED_NF4: i32 = 66;
+pub const ENG_PACKED_NF4_DOUBLE: i32 = 67;
 pub const ENG_PADDING_SEGMENT: i32 = -1;
 pub const ENG_PARAM_FP32: u32 = 2;
 pub const ENG_PARAM_FROZEN: u32 = 4;
@@ -1970,7 +2007,7 @@ macro_rules! eng_draft {
     (loss) => { "eng.loss/1-draft1" };
     (model) => { "eng.model/1-draft3" };
     (monitor) => { "eng.monitor/1-draft1" };
-    (observer) => { "eng.observer/1-draft2" };
+    (observer) => { "eng.observer/1-draft3" };
     (ops) => { "eng.ops/1-draft7" };
     (optimizer) => { "eng.optimizer/1-draft6" };
     (precision) => { "eng.precision/1-draft8" };
@@ -2439,6 +2476,18 @@ mod layout {
         check!(eng_result, name, 0, 8);
         check!(eng_result, combine, 8, 4);
         check!(eng_result, flags, 12, 4);
+        check!(eng_sample, struct_size, 0, 4);
+        check!(eng_sample, n_ids, 4, 4);
+        check!(eng_sample, prompt, 8, 8);
+        check!(eng_sample, ids, 16, 8);
+        check!(eng_sample, tokens, 24, 8);
+        check!(eng_sample, temperature, 32, 8);
+        check!(eng_sample, seed, 40, 8);
+        check!(eng_sampled, struct_size, 0, 4);
+        check!(eng_sampled, n, 4, 4);
+        check!(eng_sampled, ids, 8, 8);
+        check!(eng_sampled, text, 16, 8);
+        check!(eng_sampled, bytes, 24, 8);
         check!(eng_schedule, struct_size, 0, 4);
         check!(eng_schedule, reserved, 4, 4);
         check!(eng_schedule, create, 8, 8);
@@ -2521,6 +2570,8 @@ mod layout {
         check!(eng_step_done, observed, 64, 8);
         check!(eng_step_done, skipped, 72, 4);
         check!(eng_step_done, reserved, 76, 4);
+        check!(eng_step_done, host, 80, 8);
+        check!(eng_step_done, sample, 88, 8);
         check!(eng_step_reply, struct_size, 0, 4);
         check!(eng_step_reply, flags, 4, 4);
         check!(eng_step_reply, text, 8, 8);
