@@ -89,10 +89,10 @@ WeightFiles weight_files(const fs::path& directory) {
 }
 
 // An opened Hugging Face directory: its tensors under the plugin's names.
-class Source {
+class StoredTensors {
  public:
   // `expected`: the tensors that it should have.
-  Source(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShape>& expected)
+  StoredTensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShape>& expected)
       : pretrained_(pretrained) {
     std::set<std::string> known;
     for (const TensorShape& t : expected) known.insert(t.name);
@@ -244,7 +244,7 @@ void load_tensors(const fs::path& directory, const Pretrained& pretrained, const
   std::vector<TensorShape> model;
   for (const TensorShare& p : parameters) model.push_back({p.name, p.shape, p.optional});
   const Arrangement arranged = arrange(model, pretrained, directory.string());
-  Source source(directory, pretrained, arranged.files);
+  StoredTensors source(directory, pretrained, arranged.files);
   const std::vector<const Stored*> found = source.match(arranged.files);
   for (const Arranged& made : arranged.from_files) source.judge_parts(made, arranged.files, found);
   source.judge_rest();
