@@ -77,6 +77,8 @@
  *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: the supported values, if config.json has the key
  *   [provides.pretrained.write]  PATH = value: constants for export, which take precedence over the options;
  *                 PATH = { product = ["KEY", ...] }: the product of options, as a whole number, if they do not give it
+ *   [provides.gguf]  architecture = "llama": what llama.cpp calls the model. With it, or in tables of their own, what it
+ *                 calls the tensors and options: docs/writing-a-plugin.md, "A model as a GGUF file".
  *
  * Frozen as 1.0 since 2026-11-28 (docs/abi-policy.md).
  */

@@ -2,6 +2,7 @@
 // The plugin's description. The keys have the names of Hugging Face's config.json.
 #pragma once
 
+#include "../common/decoder/gguf.hpp"
 #include "../common/decoder/options.hpp"
 #include "engine/model.h"
 #include "engine/plugin.h"
@@ -58,6 +59,19 @@ partial_rotary_factor = 1.0
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+[provides.gguf]
+architecture = 'llama'
+rope = ['default', 'linear', 'yarn', 'llama3']
+
+[provides.gguf.fixed]
+hidden_act = ['silu', 'swish']
+
+# llama.cpp turns neighbouring channels of a head together, not those of its two halves
+[provides.gguf.interleave]
+'blk.*.attn_q' = 'num_attention_heads'
+'blk.*.attn_k' = ['num_key_value_heads', 'num_attention_heads']
+
+)" DECODER_GGUF R"(
 # about one million parameters over bytes, for a first run
 [provides.presets.'tiny']
 vocab_size = 256
@@ -226,6 +240,14 @@ partial_rotary_factor = 1.0
 attention_dropout = 0.0
 use_sliding_window = false
 
+[provides.gguf]
+architecture = 'qwen2'
+rope = ['default', 'linear', 'yarn']
+
+[provides.gguf.fixed]
+hidden_act = ['silu', 'swish']
+
+)" DECODER_GGUF R"(
 # 1,072,384 parameters over bytes, for a first run
 [provides.presets.'tiny']
 vocab_size = 256

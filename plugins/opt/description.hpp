@@ -47,6 +47,9 @@ rename = [['decoder.', 'model.decoder.']]
 tied = [['lm_head.weight', 'model.decoder.embed_tokens.weight']]
 ignore_tensors = ['decoder.version']
 
+[provides.gguf]
+none = 'llama.cpp does not know OPT'
+
 # 891,904 parameters over bytes, for a first run
 [provides.presets.'tiny']
 vocab_size = 256

@@ -24,7 +24,8 @@ std::vector<std::string> parts_of(const std::string& name) {
   return out;
 }
 
-// The texts in the places of `*`, each of which stands for one part of a name between dots; none if it does not match.
+}  // namespace
+
 std::optional<std::vector<std::string>> texts_at_stars(const std::string& pattern, const std::string& name) {
   const auto wanted = parts_of(pattern), given = parts_of(name);
   if (wanted.size() != given.size()) return std::nullopt;
@@ -37,22 +38,27 @@ std::optional<std::vector<std::string>> texts_at_stars(const std::string& patter
   return out;
 }
 
+std::string with_texts(const std::string& pattern, const std::vector<std::string>& texts) {
+  std::string out;
+  size_t used = 0;
+  for (const std::string& part : parts_of(pattern))
+    out += (out.empty() ? "" : ".") + (part == "*" ? texts[used++] : part);
+  return out;
+}
+
+namespace {
+
 std::vector<std::string> expanded(const std::vector<std::string>& patterns, const std::vector<std::string>& texts) {
   std::vector<std::string> out;
-  for (const std::string& pattern : patterns) {
-    std::string name;
-    size_t used = 0;
-    for (const std::string& part : parts_of(pattern))
-      name += (name.empty() ? "" : ".") + (part == "*" ? texts[used++] : part);
-    out.push_back(name);
-  }
+  for (const std::string& pattern : patterns) out.push_back(with_texts(pattern, texts));
   return out;
 }
 
 class Arranger {
  public:
-  Arranger(const std::vector<TensorShape>& model, const Pretrained& pretrained, const std::string& where)
-      : model_(model), pretrained_(pretrained), where_(where), transposes_(pretrained.transpose.size()) {
+  Arranger(const std::vector<TensorShape>& model, const Pretrained& pretrained, const std::string& where,
+           const std::string& table)
+      : model_(model), pretrained_(pretrained), where_(where), table_(table), transposes_(pretrained.transpose.size()) {
     for (size_t k = 0; k < model.size(); ++k) number_[model[k].name] = k;
     out_.from_files.resize(model.size());
   }
@@ -87,7 +93,7 @@ class Arranger {
   [[noreturn]] void refuse_rule(const std::string& key, const std::string& problem) const {
     throw Error(Exit::checkpoint,
                 fmt::format("{}: `{}` in the description of the model's plugin: {}", where_, key, problem),
-                "correct [provides.pretrained] in the plugin's description");
+                fmt::format("correct [{}] in the plugin's description", table_));
   }
 
   // The groups of tensors that a rule is about.
@@ -201,7 +207,7 @@ class Arranger {
 
   const std::vector<TensorShape>& model_;
   const Pretrained& pretrained_;
-  const std::string& where_;
+  const std::string &where_, &table_;
   std::map<std::string, size_t> number_;
   std::vector<std::shared_ptr<Group>> group_;  // of each tensor of the model
   std::vector<bool> transposes_;               // which patterns matched
@@ -257,8 +263,9 @@ bool Arrangement::plain() const {
   return std::all_of(from_model.begin(), from_model.end(), [](const Arranged& t) { return t.plain(); });
 }
 
-Arrangement arrange(const std::vector<TensorShape>& model, const Pretrained& pretrained, const std::string& where) {
-  return Arranger(model, pretrained, where).arrange();
+Arrangement arrange(const std::vector<TensorShape>& model, const Pretrained& pretrained, const std::string& where,
+                    const std::string& table) {
+  return Arranger(model, pretrained, where, table).arrange();
 }
 
 uint64_t gather_tile(const Arranged& made) {

@@ -4,12 +4,18 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "session/plugins/pretrained.hpp"
 
 namespace eng {
 
 std::string shape_text(const std::vector<int64_t>& shape);  // "[3, 4]"
+
+// The texts in the places of `*`, each of which stands for one part of a name between dots; none if it does not match.
+std::optional<std::vector<std::string>> texts_at_stars(const std::string& pattern, const std::string& name);
+// A pattern with these texts in the places of `*`.
+std::string with_texts(const std::string& pattern, const std::vector<std::string>& texts);
 
 struct TensorShape {
   std::string name;
@@ -41,8 +47,9 @@ struct Arrangement {
 };
 
 // Throws Error(Exit::checkpoint), prefixed with `where`, if the description does not fit the model: a pattern that
-// matches nothing, shapes that cannot be joined or divided, a tensor in two groups.
-Arrangement arrange(const std::vector<TensorShape>& model, const Pretrained& pretrained, const std::string& where);
+// matches nothing, shapes that cannot be joined or divided, a tensor in two groups. `table`: of the description.
+Arrangement arrange(const std::vector<TensorShape>& model, const Pretrained& pretrained, const std::string& where,
+                    const std::string& table = "provides.pretrained");
 
 // Elements [first, first + count) of a source, in its own order.
 using ReadSource = std::function<void(size_t source, uint64_t first, uint64_t count, void* out)>;

@@ -222,6 +222,10 @@ std::vector<int32_t> end_ids(const fs::path& directory) {
   return out;
 }
 
+std::string chat_template(const fs::path& directory) {
+  return chat_template_of(directory, object_of(directory / "tokenizer_config.json"));
+}
+
 std::optional<ChatPieces> known_chat(std::string text) {
   if (text.ends_with('\n')) text.pop_back();
   const std::string shape = same_spelling(text);

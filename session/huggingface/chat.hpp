@@ -14,6 +14,10 @@ namespace eng {
 // Error(Exit::usage) for a file that is not JSON.
 std::vector<int32_t> end_ids(const std::filesystem::path& directory);
 
+// The chat template of a directory, "" if it has none: chat_template.jinja, or chat_template of tokenizer_config.json.
+// Throws Error(Exit::usage) for a file that is not JSON.
+std::string chat_template(const std::filesystem::path& directory);
+
 // A user's message, after a system message if there is one, formatted with the chat template of the directory up to the
 // start of the answer. The template is chat_template.jinja, or chat_template of tokenizer_config.json. Templates are
 // not executed but recognised: ChatML, Zephyr, Llama 2, Llama 3 and Mistral, as they are commonly shipped. nullopt:

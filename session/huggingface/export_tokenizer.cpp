@@ -18,22 +18,10 @@ constexpr const char* tokenizer_parts[] = {"tokenizer.json",    "tokenizer_confi
                                            "added_tokens.json", "vocab.json",
                                            "merges.txt",        "chat_template.jinja"};
 
-// GPT-2's printable character for a byte, as UTF-8: the character itself if it is printable in Latin-1, otherwise
-// U+0100 and following.
-std::string character_of(unsigned byte) {
-  unsigned other = 0x100, c = 0;
-  for (unsigned b = 0; b <= byte; ++b) {
-    const bool plain = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
-    c = plain ? b : other++;
-  }
-  if (c < 0x80) return {static_cast<char>(c)};
-  return {static_cast<char>(0xc0 | c >> 6), static_cast<char>(0x80 | (c & 0x3f))};
-}
-
 // Byte-level BPE without merges: ids 0 to 255 are the bytes.
 Json bytes_as_bpe() {
   Json vocabulary = Json::ordered();
-  for (unsigned byte = 0; byte < 256; ++byte) vocabulary[character_of(byte)] = byte;
+  for (unsigned byte = 0; byte < 256; ++byte) vocabulary[byte_character(byte)] = byte;
   const Json level = Json::ordered(
       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}});
   return Json::ordered({{"version", "1.0"},
@@ -106,6 +94,16 @@ std::string needed_class(const fs::path& to, const fs::path& from, const std::st
 }
 
 }  // namespace
+
+std::string byte_character(unsigned byte) {
+  unsigned other = 0x100, c = 0;
+  for (unsigned b = 0; b <= byte; ++b) {
+    const bool plain = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+    c = plain ? b : other++;
+  }
+  if (c < 0x80) return {static_cast<char>(c)};
+  return {static_cast<char>(0xc0 | c >> 6), static_cast<char>(0x80 | (c & 0x3f))};
+}
 
 bool has_tokenizer(const fs::path& directory) {
   const auto there = [&](const char* file) { return fs::is_regular_file(directory / file); };

@@ -16,6 +16,9 @@ struct TokenizerSource {
   std::string bos_text, eos_text;
 };
 
+// GPT-2's printable character for a byte, as UTF-8: the character itself if it is printable in Latin-1, otherwise
+// U+0100 and following.
+std::string byte_character(unsigned byte);
 // True if the directory has all files of a tokenizer.
 bool has_tokenizer(const std::filesystem::path& directory);
 // Copies its files into `to`, or writes files that mean "bytes", and returns their names. tokenizer_config.json is

@@ -21,8 +21,8 @@
 #include "engine/tokenizer.h"
 #include "session/config/spelling.hpp"
 #include "session/config/toml.hpp"
+#include "session/plugins/description_parts.hpp"
 #include "session/plugins/plugin_file.hpp"
-#include "session/plugins/pretrained.hpp"
 
 namespace eng {
 namespace {
@@ -43,12 +43,6 @@ bool is_kind(const std::string& kind) {  // "org.example.name/1"
          kind.find_first_not_of("0123456789", slash + 1) == std::string::npos;
 }
 
-std::string json_text(const toml::node& node) {
-  std::ostringstream out;
-  out << toml::json_formatter(node);
-  return out.str();
-}
-
 // [["from", "to"], ...]
 Pretrained::Pairs read_pairs(const toml::node* list, const std::string& where) {
   Pretrained::Pairs out;
@@ -63,7 +57,14 @@ Pretrained::Pairs read_pairs(const toml::node* list, const std::string& where) {
   return out;
 }
 
-// In a pattern of a name, `*` stands for one part between dots; patterns of one entry have as many of them.
+}  // namespace
+
+std::string json_text(const toml::node& node) {
+  std::ostringstream out;
+  out << toml::json_formatter(node);
+  return out.str();
+}
+
 void check_patterns(const std::vector<std::string>& patterns, const std::string& where) {
   std::set<size_t> numbers;
   for (const std::string& pattern : patterns) {
@@ -80,7 +81,6 @@ void check_patterns(const std::vector<std::string>& patterns, const std::string&
   need(numbers.size() == 1, "{}: names must be given, all with the same number of `*`", where);
 }
 
-// [{ from = "...", to = ["...", ...], axis = 0 }, ...]; in `join` it is `from` that is a list.
 void read_regroup(const toml::node* list, bool split, const std::string& where, std::vector<Regroup>& out) {
   need(!list || list->is_array(), "{} must be a list of tables", where);
   Schema keys = {text("from"), text("to"), {"axis", Type::integer, int64_t{0}, 0, 5}};
@@ -98,6 +98,8 @@ void read_regroup(const toml::node* list, bool split, const std::string& where, 
     out.push_back(std::move(made));
   }
 }
+
+namespace {
 
 Pretrained read_pretrained(const toml::node& node, const std::string& where) {
   const toml::table* inside = node.as_table();
@@ -294,7 +296,7 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
     need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
     return out;
   }
-  out.facts = read_table(&node, provided_keys(), where, {"options", "presets", "pretrained", "fit"});
+  out.facts = read_table(&node, provided_keys(), where, {"options", "presets", "pretrained", "gguf", "fit"});
   out.name = text_in(out.facts, "name"), out.summary = text_in(out.facts, "summary");
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
@@ -316,6 +318,11 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   if (const toml::node* fit = table.get("fit")) out.fit = read_fit(fit, out.kind, where + " 'fit'");
   if (const toml::node* pretrained = table.get("pretrained"))
     out.schema.pretrained = std::make_shared<const Pretrained>(read_pretrained(*pretrained, where + " 'pretrained'"));
+  if (const toml::node* gguf = table.get("gguf")) {
+    Pretrained with = pretrained_of(out.schema);
+    with.gguf = read_gguf(*gguf, where + " 'gguf'", out.schema.options);
+    out.schema.pretrained = std::make_shared<const Pretrained>(std::move(with));
+  }
   Schema keys = out.schema.options;
   for (Option& option : keys) option.required = false;  // a preset need not set every option
   if (!find_option(keys, "called")) keys.push_back({"called"});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "core/config/plugin_schema.hpp"
 
 namespace eng {
+
+struct GgufModel;  // session/plugins/gguf.hpp
 
 // Tensors of the files beside those of the model: one of the files holds several of the model, or the reverse. Of each,
 // the names as patterns, one of which is alone.
@@ -35,6 +38,9 @@ struct Pretrained {
   std::vector<std::string> ignore_tensors;  // suffixes
   std::vector<std::string> transpose = {};  // patterns of names in the files
   std::vector<Regroup> regroup = {};        // `split`, then `join`
+
+  // [provides.gguf], which a plugin may have without [provides.pretrained].
+  std::shared_ptr<const GgufModel> gguf = {};
 };
 
 // That of `schema`; without one, an empty one.

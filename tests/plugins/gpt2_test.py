@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpt2_test.py BUILD: examples/plugins/gpt2, compiled with the headers alone, on directories of transformers.
 
-What is read and not trained is exported with the same bytes: on one rank, on two with cut parameters, in several files.
-Files of 2019, with other names and masks, give the same loss. It trains; what it learned is exported and read again.
-tests/models/gpt2_test.cpp compares losses and logits with those of transformers."""
+What is read and not trained is exported with the same bytes: on one rank, on two with cut parameters, in several files,
+and for llama.cpp. Files of 2019, with other names and masks, give the same loss. It trains; what it learned is exported
+and read again. tests/models/gpt2_test.cpp compares losses and logits with those of transformers."""
 import json
 import os
 import pathlib
@@ -124,6 +124,18 @@ def files_of_2019(engine):
     assert tensors(engine.export("old")) == tensors(GOLDEN / "saved")
 
 
+def gguf_file(engine):
+    """Names and bytes of the file for llama.cpp: q, k and v are one tensor there, and matrices are not transposed."""
+    engine("ckpt", "export", "saved", "--to", "saved.gguf")
+    data, theirs = (engine.work / "saved.gguf").read_bytes(), tensors(GOLDEN / "saved")
+    assert data[:4] == b"GGUF" and b"blk.1.attn_qkv.bias" in data and b"position_embd.weight" in data
+    assert theirs["transformer.h.1.attn.c_attn.bias"][2] in data and theirs["transformer.wpe.weight"][2] in data
+    shape, content = theirs["transformer.h.0.mlp.c_fc.weight"][1:]  # (in, out)
+    numbers = struct.unpack(f"<{shape[0] * shape[1]}f", content)
+    turned = [numbers[row * shape[1] + column] for column in range(shape[1]) for row in range(shape[0])]
+    assert struct.pack(f"<{len(turned)}f", *turned) in data
+
+
 def trains(engine):
     losses = engine.run("trained", GOLDEN / "saved", steps=30, rate=3e-3)
     assert losses[-1] < losses[0] - 1.5, losses
@@ -144,6 +156,7 @@ def main():
         plugin = compiled(ROOT / "examples/plugins/gpt2/gpt2.cpp", work / "plugins/gpt2.eng.so")
         engine = Engine(work)
         same_bytes(engine)
+        gguf_file(engine)
         files_of_2019(engine)
         trains(engine)
         engine("plugins", "test", str(plugin))

@@ -13,6 +13,7 @@
 #include "session/data/tokenizer.hpp"
 #include "session/dtypes.hpp"
 #include "session/file.hpp"
+#include "session/gguf/export.hpp"
 #include "session/huggingface/export.hpp"
 #include "session/json.hpp"
 #include "session/report/progress.hpp"
@@ -48,7 +49,7 @@ std::vector<CheckpointRow> rows_of(const fs::path& directory, bool every_byte) {
 }
 
 struct ExportFlags {
-  std::string target, to, dtype = "f32", format = "hf";
+  std::string target, to, dtype = "f32", format;
   bool merge = false;
   uint64_t shard_bytes = 5'000'000'000;
 };
@@ -70,7 +71,49 @@ TokenizerSource data_tokenizer(Registry& registry, const Config& config) {
   }
 }
 
+// The paths of the adapter that are added to the weights of their maps; none without --merge.
+std::vector<Adapter> merged_adapters(const Config& config, const fs::path& checkpoint, const ExportFlags& flags) {
+  if (!flags.merge) return {};
+  std::vector<TensorSpec> parameters;
+  for (const ManifestTensor& t : read_manifest(checkpoint).tensors)
+    if (t.role == kParameterRole) parameters.push_back(t);
+  std::vector<Adapter> merged = adapters_of(config, parameters);
+  if (merged.empty())
+    throw Error(Exit::usage, flags.target + " has no adapter to merge: the run has no transform `lora`",
+                "leave --merge out");
+  return merged;
+}
+
+void say_merged(const std::vector<Adapter>& merged, uint64_t left) {
+  if (!merged.empty())
+    print_out("merged the paths of {} maps into their weights\n", merged.size());
+  else if (left)
+    print_err("note: {} tensors are left out: a transform says that they are for checkpoints alone\n", left);
+}
+
+void export_to_gguf(Registry& registry, const Config& config, const PluginSchema& plugin, const fs::path& origin,
+                    const fs::path& checkpoint, const ExportFlags& flags) {
+  const GgufType type = flags.dtype == "f32"    ? GgufType::f32
+                        : flags.dtype == "bf16" ? GgufType::bf16
+                        : flags.dtype == "f16"  ? GgufType::f16
+                                                : GgufType::q8_0;
+  const std::vector<Adapter> merged = merged_adapters(config, checkpoint, flags);
+  const ExportedGguf out =
+      export_gguf(checkpoint, config, plugin, gguf_tokenizer(registry, config, origin), flags.to, type, merged);
+  print_out("wrote {}: {} tensors of {}, {} bytes, read back and compared\n", flags.to, out.tensors, flags.dtype,
+            out.bytes);
+  say_merged(merged, out.left);
+  if (out.wider)
+    print_err("note: {} matrices are f16: q8_0 needs rows of a multiple of {} elements\n", out.wider, gguf_block);
+  for (const std::string& note : out.notes) print_err("note: {}\n", note);
+}
+
 void export_run(const Common& common, const ExportFlags& flags) {
+  const std::string format = !flags.format.empty()                       ? flags.format
+                             : fs::path(flags.to).extension() == ".gguf" ? "gguf"
+                                                                         : "hf";
+  if (flags.dtype == "q8_0" && format != "gguf")
+    throw Error(Exit::usage, "q8_0 is a type of GGUF files alone", "give --to FILE.gguf, or another --type");
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is a write error, reported like a full disk
   const bool one = weights_kind(flags.target) == WeightsKind::checkpoint;
   const fs::path run =
@@ -81,7 +124,8 @@ void export_run(const Common& common, const ExportFlags& flags) {
   const int32_t dtype = flags.dtype == "f32" ? ENG_F32 : flags.dtype == "bf16" ? ENG_BF16 : ENG_F16;
   const fs::path source = weights_source(config),
                  origin = weights_kind(source) == WeightsKind::hugging_face ? source : fs::path();
-  if (flags.format == "peft") {
+  if (format == "gguf") return export_to_gguf(*registry, config, plugin->schema, origin, checkpoint, flags);
+  if (format == "peft") {
     if (flags.merge)
       throw Error(Exit::usage, "--merge writes a whole model, --format peft the adapter alone",
                   "leave one of them out");
@@ -90,24 +134,12 @@ void export_run(const Common& common, const ExportFlags& flags) {
               out.tensors / 2, out.tensors, flags.dtype, out.bytes);
     return;
   }
-  std::vector<Adapter> merged;
-  if (flags.merge) {
-    std::vector<TensorSpec> parameters;
-    for (const ManifestTensor& t : read_manifest(checkpoint).tensors)
-      if (t.role == kParameterRole) parameters.push_back(t);
-    merged = adapters_of(config, parameters);
-    if (merged.empty())
-      throw Error(Exit::usage, flags.target + " has no adapter to merge: the run has no transform `lora`",
-                  "leave --merge out");
-  }
+  const std::vector<Adapter> merged = merged_adapters(config, checkpoint, flags);
   const Exported out = export_weights(checkpoint, config, plugin->schema, origin, data_tokenizer(*registry, config),
                                       flags.to, dtype, flags.shard_bytes, merged);
   print_out("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
             flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
-  if (flags.merge)
-    print_out("merged the paths of {} maps into their weights\n", merged.size());
-  else if (out.left)
-    print_err("note: {} tensors are left out: a transform says that they are for checkpoints alone\n", out.left);
+  say_merged(merged, out.left);
   if (!out.copied.empty()) print_out("copied {}\n", fmt::join(out.copied, ", "));
   if (!out.tokenizer.empty()) print_out("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
 }
@@ -260,14 +292,15 @@ void add_ckpt(CLI::App& app, Common& common) {
   ls->add_option("run", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   ls->callback([target] { put_out(checkpoint_table(rows_of(*target, false))); });
   auto flags = std::make_shared<ExportFlags>();
-  auto* out = command->add_subcommand("export", "write the weights as a directory that transformers loads");
+  auto* out = command->add_subcommand("export", "write the weights for transformers, PEFT or llama.cpp");
   out->add_option("run", flags->target, "a run, or one of its checkpoints")->required();
-  out->add_option("--to", flags->to, "the directory to write: new or empty")->required();
-  out->add_option("--dtype", flags->dtype, "element type: f32 (default), bf16, f16")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  out->add_option("--to", flags->to, "the directory to write, new or empty; or a new FILE.gguf")->required();
+  out->add_option("--dtype,--type", flags->dtype, "element type: f32 (default), bf16, f16; of a GGUF file also q8_0")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0"}));
   out->add_option("--format", flags->format,
-                  "hf (default): the model; peft: the adapter that the transform lora trained")
-      ->check(CLI::IsMember({"hf", "peft"}));
+                  "hf: the model, for transformers; gguf: for llama.cpp (default if --to ends in .gguf); peft: the "
+                  "adapter that the transform lora trained")
+      ->check(CLI::IsMember({"hf", "peft", "gguf"}));
   out->add_flag("--merge", flags->merge, "add the adapter to the weights of its maps");
   out->add_option("--shard-bytes", flags->shard_bytes, "size limit of a file of weights; 5 GB by default")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));

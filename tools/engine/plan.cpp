@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "engine/model.h"
+#include "session/gguf/export.hpp"
 #include "session/job/made_job.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/reference.hpp"
@@ -46,6 +47,23 @@ std::string preset_note(const Registry& registry, const Section& model, int64_t 
                      std::abs(more), more < 0 ? "fewer" : "more");
 }
 
+// Says whether `engine ckpt export --to FILE.gguf` will work; nothing if the plugin does not know GGUF files.
+void check_export(Registry& registry, const Config& config, const Model& model) {
+  const PluginSchema& plugin = registry.find(ENG_MODEL_KIND, config.section("model").string("plugin"))->schema;
+  if (!pretrained_of(plugin).gguf) return;
+  std::vector<TensorShape> parameters;  // what a transform adds is left out, or merged
+  for (const Parameter& p : model.params)
+    if (p.added_by.empty() && !(p.flags & of_reference))
+      parameters.push_back({p.name, {p.desc.dims, p.desc.dims + p.desc.ndim}});
+  const std::filesystem::path source = weights_source(config);
+  const bool directory = weights_kind(source) == WeightsKind::hugging_face;
+  try {
+    line("gguf", check_gguf(parameters, config, plugin, gguf_tokenizer(registry, config, directory ? source : "")));
+  } catch (const Error& error) {
+    line("gguf", error.what(), "not possible");
+  }
+}
+
 int check(const Common& common, const std::string& target, const std::vector<std::string>& overrides, uint32_t ranks) {
   auto [registry, config] = load_config(common, target, overrides);
   config.require("data");
@@ -66,6 +84,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   for (const std::string& text : transform_lines(setup.model)) line("transform", text);
   if (const auto source = weights_source(config); !source.empty()) line("from", source.string());
   if (const std::string text = reference_line(setup.model, config); !text.empty()) line("reference", text);
+  check_export(*registry, config, setup.model);
   if (epochs.empty()) build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);

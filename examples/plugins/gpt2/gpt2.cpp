@@ -59,6 +59,36 @@ add_cross_attention = false
 scale_attn_weights = true
 scale_attn_by_inverse_layer_idx = false
 
+[provides.gguf]
+architecture = 'gpt2'
+f32 = ['position_embd.weight']
+split = [
+  { from = 'blk.*.attn_qkv.weight', to = ['transformer.h.*.attn.q.weight', 'transformer.h.*.attn.k.weight', 'transformer.h.*.attn.v.weight'] },
+  { from = 'blk.*.attn_qkv.bias', to = ['transformer.h.*.attn.q.bias', 'transformer.h.*.attn.k.bias', 'transformer.h.*.attn.v.bias'] },
+]
+
+[provides.gguf.fixed]
+activation_function = ['gelu_new', 'gelu_pytorch_tanh']
+
+[provides.gguf.tensors]
+'transformer.wte' = 'token_embd'
+'transformer.wpe' = 'position_embd'
+'transformer.ln_f' = 'output_norm'
+'lm_head' = 'output'
+'transformer.h.*.ln_1' = 'blk.*.attn_norm'
+'transformer.h.*.attn.c_proj' = 'blk.*.attn_output'
+'transformer.h.*.ln_2' = 'blk.*.ffn_norm'
+'transformer.h.*.mlp.c_fc' = 'blk.*.ffn_up'
+'transformer.h.*.mlp.c_proj' = 'blk.*.ffn_down'
+
+[provides.gguf.keys]
+block_count = 'n_layer'
+context_length = 'n_positions'
+embedding_length = 'n_embd'
+feed_forward_length = ['n_inner', { product = ['n_embd', 4] }]
+'attention.head_count' = 'n_head'
+'attention.layer_norm_epsilon' = 'layer_norm_epsilon'
+
 # 124,439,808 parameters
 [provides.presets.small]
 n_embd = 768

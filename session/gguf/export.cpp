@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/gguf/export.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "session/checkpoint/checkpoint.hpp"
+#include "session/checkpoint/convert.hpp"
+#include "session/file.hpp"
+#include "session/gguf/values.hpp"
+
+namespace eng {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* divisors_name = "rope_freqs.weight";
+
+// A tensor of the file, and how it is made of those of the model.
+struct Placed {
+  GgufTensor tensor;
+  Arranged made;
+  uint64_t heads = 0;  // in each of them, rows of its first and second half alternate; 0: they stay
+  bool negative_exp = false;
+};
+
+bool any_names(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return names_tensor(p, name); });
+}
+
+// Only matrices are stored in a smaller type. In q8_0, rows consist of whole blocks; f16 holds the others.
+GgufType type_of(const GgufModel& gguf, const GgufTensor& t, GgufType wanted) {
+  if (t.shape.size() != 2 || !t.name.ends_with(".weight") || any_names(gguf.f32, t.name)) return GgufType::f32;
+  const bool blocks = static_cast<uint64_t>(t.shape.back()) % gguf_block == 0;
+  return wanted == GgufType::q8_0 && !blocks ? GgufType::f16 : wanted;
+}
+
+std::vector<Placed> place_tensors(const std::vector<TensorShape>& shapes, const GgufModel& gguf, const Section& model,
+                                  GgufType type, const std::string& where) {
+  const Arrangement arranged = arrange(shapes, gguf.arrangement, where, "provides.gguf");
+  std::vector<Placed> out;
+  for (size_t k = 0; k < arranged.files.size(); ++k) {
+    Placed one{{"", arranged.files[k].shape}, arranged.from_model[k]};
+    // Here a tensor that is not joined with others still has the model's name.
+    const std::string own = shapes[one.made.parts[0].source].name;
+    one.tensor.name = arranged.files[k].name == own ? gguf_name(gguf, own) : arranged.files[k].name;
+    if (one.tensor.name.empty())
+      throw Error(Exit::usage, fmt::format("{}: llama.cpp has no name for the tensor `{}`", where, own),
+                  own.find(".lora_") != own.npos ? "give --merge to add the adapter to the weights of its maps"
+                                                 : "a transform added it, or [provides.gguf] of the plugin lacks it");
+    if (std::vector<int64_t>& shape = one.tensor.shape; any_names(gguf.squeeze, one.tensor.name)) {
+      if (shape.size() != 3 || shape[1] != 1)
+        refuse(where, fmt::format("`{}` is {}, and not [rows, 1, columns]", own, shape_text(shape)));
+      shape.erase(shape.begin() + 1);
+    }
+    for (const auto& [pattern, heads] : gguf.interleave)
+      if (names_tensor(pattern, one.tensor.name))
+        one.heads = static_cast<uint64_t>(std::get<int64_t>(gguf_value(heads, model, pattern)));
+    if (one.heads && static_cast<uint64_t>(one.made.shape[0]) % (2 * one.heads) != 0)
+      refuse(where, fmt::format("`{}` is {}: its rows do not make {} heads of two halves", own,
+                                shape_text(one.made.shape), one.heads));
+    one.negative_exp = any_names(gguf.negative_exp, one.tensor.name);
+    one.tensor.type = type_of(gguf, one.tensor, type);
+    one.tensor.bytes = gguf_bytes(one.tensor.type, element_count(one.tensor.shape, own));
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+// Elements of the file's tensor as f32. `read` gives those of the model's tensors.
+void read_placed(const Placed& t, uint64_t first, uint64_t count, const ReadSource& read, float* out) {
+  if (!t.heads) return gather(t.made, first, count, sizeof(float), read, out);
+  uint64_t columns = 1;
+  for (size_t d = 1; d < t.made.shape.size(); ++d) columns *= static_cast<uint64_t>(t.made.shape[d]);
+  const uint64_t size = static_cast<uint64_t>(t.made.shape[0]) / t.heads;  // rows of a head
+  for (uint64_t done = 0, n = 0; done < count; done += n) {
+    const uint64_t row = (first + done) / columns, column = (first + done) % columns, inside = row % size;
+    const uint64_t source = row - inside + inside / 2 + inside % 2 * (size / 2);
+    n = std::min(columns - column, count - done);
+    gather(t.made, source * columns + column, n, sizeof(float), read, out + done);
+  }
+}
+
+// A file under another name until it is complete.
+class NewFile {
+ public:
+  NewFile(const fs::path& name, uint64_t bytes)
+      : name_(name), temporary_(name.string() + ".tmp"), file_(temporary_, bytes) {}
+  ~NewFile() {
+    std::error_code gone;
+    if (!done_) fs::remove(temporary_, gone);
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  void write(const void* data, uint64_t bytes) {
+    sum_.add(data, bytes);
+    file_.write(data, bytes);
+    bytes_ += bytes;
+  }
+  void align() {
+    constexpr char zeros[gguf_alignment] = {};
+    write(zeros, (gguf_alignment - bytes_ % gguf_alignment) % gguf_alignment);
+  }
+  // Reads all of it back, and gives it its name.
+  void finish() {
+    file_.finish();
+    const FileReader in(temporary_, Exit::disk);
+    std::vector<char> memory(8u << 20);
+    Checksum sum;
+    for (uint64_t at = 0, n = 0; at < in.size(); at += n) {
+      n = std::min<uint64_t>(memory.size(), in.size() - at);
+      in.read(memory.data(), at, n);
+      sum.add(memory.data(), n);
+    }
+    if (in.size() != bytes_ || sum.hex() != sum_.hex()) refuse(name_.string(), "does not read back as it was written");
+    rename_durably(temporary_, name_);
+    done_ = true;
+  }
+
+ private:
+  fs::path name_, temporary_;
+  FileWriter file_;
+  Checksum sum_;
+  uint64_t bytes_ = 0;
+  bool done_ = false;
+};
+
+void write_tensor(const Placed& t, const ReadSource& read, NewFile& file) {
+  const uint64_t all = element_count(t.tensor.shape, t.tensor.name), most = gather_tile(t.made);
+  std::vector<float> values(std::min(all, most));
+  std::vector<char> encoded(gguf_bytes(t.tensor.type, values.size()));
+  for (uint64_t first = 0, n = 0; first < all; first += n) {
+    n = std::min(most, all - first);
+    read_placed(t, first, n, read, values.data());
+    if (t.negative_exp)
+      for (uint64_t i = 0; i < n; ++i) values[i] = static_cast<float>(-std::exp(static_cast<double>(values[i])));
+    if (t.tensor.type == GgufType::q8_0 && !std::all_of(values.begin(), values.begin() + static_cast<ptrdiff_t>(n),
+                                                        [](float x) { return std::fabs(x) < 8e6f; }))
+      refuse(t.tensor.name, "has a value that is not finite, or too large for q8_0", "take another --type");
+    gguf_encode(t.tensor.type, values.data(), n, encoded.data());
+    file.write(encoded.data(), gguf_bytes(t.tensor.type, n));
+  }
+  file.align();
+}
+
+uint32_t file_type(GgufType type) {
+  switch (type) {
+    case GgufType::f32:
+      return 0;
+    case GgufType::f16:
+      return 1;
+    case GgufType::q8_0:
+      return 7;
+    case GgufType::bf16:
+      return 32;
+  }
+  return 0;
+}
+
+// All keys of a file, and the divisors of the frequencies that write_keys returns.
+struct Keys {
+  GgufHeader header;
+  std::vector<float> divisors;
+  std::vector<std::string> notes;
+};
+
+Keys write_all_keys(const GgufModel& gguf, const Section& model, const GgufTokenizer& tokenizer,
+                    const std::string& name, GgufType type) {
+  Keys out;
+  out.header.text("general.architecture", gguf.architecture);
+  out.header.text("general.type", "model");
+  out.header.text("general.name", name);
+  out.header.number("general.file_type", file_type(type));
+  out.header.number("general.quantization_version", 2);
+  out.header.number("general.alignment", gguf_alignment);
+  out.divisors = write_keys(gguf, model, out.header);
+  const int64_t rows = model.integer("vocab_size");
+  out.header.number(gguf.architecture + ".vocab_size", static_cast<uint32_t>(rows));
+  out.notes = write_vocabulary(tokenizer, rows, out.header);
+  return out;
+}
+
+}  // namespace
+
+ExportedGguf export_gguf(const fs::path& checkpoint, const Config& config, const PluginSchema& plugin,
+                         const GgufTokenizer& tokenizer, const fs::path& to, GgufType type,
+                         const std::vector<Adapter>& merged) {
+  if (std::error_code none; fs::exists(to, none))
+    throw Error(Exit::usage, to.string() + " already exists", "give --to a new file");
+  const Section& model = config.section("model");
+  require_gguf(pretrained_of(plugin).gguf.get(), model);
+  const GgufModel& gguf = *pretrained_of(plugin).gguf;
+  std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
+  std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
+  std::vector<ManifestTensor> exported = stored;
+  std::erase_if(exported, [&](const ManifestTensor& t) {
+    return !t.exported || std::any_of(merged.begin(), merged.end(),
+                                      [&](const Adapter& a) { return t.name == a.a() || t.name == a.b(); });
+  });
+  std::vector<TensorShape> shapes;
+  for (const ManifestTensor& t : exported) shapes.push_back({t.name, t.shape});
+  const std::vector<Placed> placed = place_tensors(shapes, gguf, model, type, checkpoint.string());
+  ExportedGguf out{0, placed.size(), stored.size() - exported.size() - 2 * merged.size(), 0, {}};
+
+  const Keys keys = write_all_keys(gguf, model, tokenizer, to.stem().string(), type);
+  const std::vector<float>& divisors = keys.divisors;
+  out.notes = keys.notes;
+  std::vector<GgufTensor> tensors;
+  for (const Placed& t : placed) {
+    tensors.push_back(t.tensor);
+    out.wider += type == GgufType::q8_0 && t.tensor.type == GgufType::f16;
+  }
+  if (!divisors.empty()) {
+    const auto count = static_cast<int64_t>(divisors.size());
+    tensors.push_back({divisors_name, {count}, GgufType::f32, divisors.size() * sizeof(float)});
+  }
+  const std::string before = keys.header.finish(tensors);
+  out.bytes = before.size();
+  for (const GgufTensor& t : tensors) out.bytes += (t.bytes + gguf_alignment - 1) / gguf_alignment * gguf_alignment;
+
+  const std::vector<TensorSpec> parameters(stored.begin(), stored.end());
+  load_checkpoint(
+      checkpoint, whole(parameters), [](auto&&...) {}, {}, kParameterRole);  // every byte is checked
+  const OpenCheckpoint in(checkpoint);
+  const Merged paths(in, merged);
+  std::vector<char> kept;
+  const ReadSource read = [&](size_t source, uint64_t first, uint64_t count, void* values) {
+    const ManifestTensor& t = exported[source];
+    kept.resize(std::max<uint64_t>(kept.size(), count * dtype_size(t.dtype)));
+    in.read(t, first, count, kept.data());
+    convert(t.dtype, kept.data(), ENG_F32, values, count);
+    if (paths.has(t.name)) paths.add(t.name, first, std::span(static_cast<float*>(values), count));
+  };
+  if (to.has_parent_path()) make_directories(to.parent_path());
+  NewFile file(to, out.bytes);
+  file.write(before.data(), before.size());
+  for (const Placed& t : placed) write_tensor(t, read, file);
+  if (!divisors.empty()) {
+    file.write(divisors.data(), divisors.size() * sizeof(float));
+    file.align();
+  }
+  file.finish();
+  return out;
+}
+
+std::string check_gguf(const std::vector<TensorShape>& parameters, const Config& config, const PluginSchema& plugin,
+                       const GgufTokenizer& tokenizer) {
+  const Section& model = config.section("model");
+  require_gguf(pretrained_of(plugin).gguf.get(), model);
+  const GgufModel& gguf = *pretrained_of(plugin).gguf;
+  const size_t tensors = place_tensors(parameters, gguf, model, GgufType::f32, "[model]").size();
+  const Keys keys = write_all_keys(gguf, model, tokenizer, "model", GgufType::f32);
+  return fmt::format("{}, {} tensors{}{}", gguf.architecture, tensors, keys.notes.empty() ? "" : "; ",
+                     fmt::join(keys.notes, "; "));
+}
+
+}  // namespace eng

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains small models with the engine, exports them as GGUF, and checks that llama.cpp computes and writes the same.
+
+    pip install xllamacpp torch transformers      (CPU builds are enough; xllamacpp has llama.cpp)
+    python3 tools/roundtrip_gguf.py [BUILD [NAME ...]]   by default build, and all models and tokenizers
+
+1. Models: `engine run` trains each on README.md, `engine ckpt export` writes a directory and a GGUF file in f32. For 11
+   prompts, the greedy text of `engine generate` must be that of llama.cpp, and the log probabilities of the next token
+   those of transformers within 2e-3. GPT-2 is the plugin of examples/plugins.
+2. Types: the log probabilities of bf16, f16 and q8_0 files stay within 0.15 of those of f32.
+3. Tokenizers: of tests/data/golden, whose strings (ids.json) must get the ids of the libraries from llama.cpp.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import torch
+import xllamacpp
+from transformers import AutoModelForCausalLM, logging
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+ONLY = sys.argv[2:]
+PROMPTS = ["The engine", "engine run", "A plugin is", "```\n", "tokens and ", "## ", "| op |", "1234567890", "caf\u00e9 \u4e2d",
+           "  two  spaces", "weights of the model,"]
+LLAMA = "num_attention_heads = 4\nhidden_size = 64\nnum_hidden_layers = 2\nmax_position_embeddings = 128\n"
+MODELS = {
+    "llama": ("llama", LLAMA + "intermediate_size = 96"),
+    "grouped heads, biases, tied": ("llama", LLAMA + "intermediate_size = 80\nnum_key_value_heads = 2\nhead_dim = 24\n"
+                                    "attention_bias = true\nmlp_bias = true\ntie_word_embeddings = true"),
+    "rope llama3": ("llama", LLAMA + 'rope_type = "llama3"\nrope_factor = 8.0\nrope_low_freq_factor = 1.0\n'
+                    "rope_high_freq_factor = 4.0\nrope_original_max_position_embeddings = 16\nrope_theta = 5000.0"),
+    "rope linear": ("llama", LLAMA + 'rope_type = "linear"\nrope_factor = 4.0'),
+    "rope yarn": ("llama", LLAMA + 'rope_type = "yarn"\nrope_factor = 4.0\nrope_original_max_position_embeddings = 32'),
+    "rope yarn, own factor": ("llama", LLAMA + 'rope_type = "yarn"\nrope_factor = 4.0\nrope_attention_factor = 1.3\n'
+                              "rope_beta_fast = 24.0\nrope_original_max_position_embeddings = 32"),
+    "qwen2": ("qwen2", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2"),
+    "qwen2 rope yarn": ("qwen2", LLAMA + 'rope_type = "yarn"\nrope_factor = 4.0\n'
+                        "rope_original_max_position_embeddings = 32"),
+    "mamba": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2"),
+    "mamba, own head": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2\nstate_size = 8\ntime_step_rank = 3\n"
+                        "tie_word_embeddings = false"),
+    "gpt2": ("gpt2", "n_embd = 64\nn_head = 4\nn_layer = 2\nn_positions = 128"),
+}
+CONFIG = """[model]
+plugin = "{plugin}"
+preset = "tiny"
+vocab_size = {rows}
+{keys}
+[data]
+paths = ["{root}/README.md", "{root}/docs/*.md"]
+{data}
+[train]
+steps = {steps}
+sequence_length = 64
+micro_batch = 8
+[optimizer]
+learning_rate = 5e-3
+[device]
+threads = 1
+"""
+
+
+def engine(work, *words):
+    command = [BUILD / "tools" / "engine", "--plugin-path", work / "plugins", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        sys.exit(f"engine {' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr.decode()}")
+    return done.stdout
+
+
+class Llama:
+    """llama.cpp with a file, asked over HTTP on this machine."""
+
+    def __init__(self, file):
+        params = xllamacpp.CommonParams()
+        params.model.path = str(file)
+        params.n_ctx, params.n_parallel, params.n_gpu_layers, params.warmup = 128, 1, 0, False
+        params.verbosity, params.ctx_shift, params.cache_ram_mib = -1, False, 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+        self.server = xllamacpp.Server(params)
+
+    def ask(self, path, **body):
+        request = urllib.request.Request(self.server.listening_address + path, json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def ids(self, text):
+        return self.ask("/tokenize", content=text, add_special=False, parse_special=True)["tokens"]
+
+    def text(self, prompt, tokens):
+        return self.ask("/completion", prompt=prompt, n_predict=tokens, temperature=0, cache_prompt=False)["content"]
+
+    def logprobs(self, ids, rows):
+        """Log probabilities of the next token, by id. A space is forced, since a part of a character has none."""
+        told = self.ask("/completion", prompt=ids, n_predict=1, temperature=0, n_probs=rows, cache_prompt=False,
+                        logit_bias=[[32, 1e4]])
+        return {one["id"]: one["logprob"] for one in told["completion_probabilities"][0]["top_logprobs"]}
+
+
+def train(work, plugin, keys, rows=256, steps=60, data=""):
+    (work / "c.toml").write_text(CONFIG.format(plugin=plugin, keys=keys, rows=rows, steps=steps, data=data, root=ROOT))
+    engine(work, "run", work / "c.toml", "--out", work / "run")
+
+
+def models(work, failed):
+    for name, (plugin, keys) in MODELS.items():
+        if ONLY and name not in ONLY:
+            continue
+        subprocess.run(["rm", "-rf", work / "run", work / "hf", work / "m.gguf"], check=True)
+        train(work, plugin, keys)
+        engine(work, "ckpt", "export", work / "run", "--to", work / "m.gguf")
+        engine(work, "ckpt", "export", work / "run", "--to", work / "hf")
+        llama, theirs = Llama(work / "m.gguf"), AutoModelForCausalLM.from_pretrained(work / "hf", dtype=torch.float32)
+        apart, same = 0.0, 0
+        for prompt in PROMPTS:
+            ids = list(prompt.encode())
+            with torch.no_grad():
+                expected = theirs.eval()(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            for token, value in llama.logprobs(ids, 256).items():
+                if value > -30:
+                    apart = max(apart, abs(expected[token].item() - value))
+            own = engine(work, "generate", work / "run", prompt, "--temperature", "0", "--tokens", "32")
+            same += own.decode(errors="replace").strip("\n") == llama.text(prompt, 32).strip("\n")
+        good = same == len(PROMPTS) and apart < 2e-3
+        failed.append(not good)
+        print(f"{name:28} {'ok' if good else 'FAILED'}: {same} of {len(PROMPTS)} texts equal, log probabilities within "
+              f"{apart:.1e}", flush=True)
+        if name == "llama":
+            types(work, llama, failed)
+
+
+def types(work, exact, failed):
+    for kind in ("bf16", "f16", "q8_0"):
+        engine(work, "ckpt", "export", work / "run", "--to", work / f"{kind}.gguf", "--type", kind)
+        llama, apart = Llama(work / f"{kind}.gguf"), 0.0
+        for prompt in PROMPTS:
+            ids = list(prompt.encode())
+            expected = exact.logprobs(ids, 256)
+            for token, value in llama.logprobs(ids, 256).items():
+                if value > -10:
+                    apart = max(apart, abs(expected[token] - value))
+        good = 0 < apart < 0.15
+        failed.append(not good)
+        print(f"{kind:28} {'ok' if good else 'FAILED'}: log probabilities within {apart:.1e} of those of f32", flush=True)
+
+
+def tokenizers(work, failed):
+    golden = ROOT / "tests" / "data" / "golden"
+    told = json.loads((golden / "ids.json").read_text())
+    for name in ("gpt2", "llama3", "neox", "llama", "unigram"):
+        if ONLY and f"tokenizer {name}" not in ONLY:
+            continue
+        subprocess.run(["rm", "-rf", work / "run", work / "t.gguf"], check=True)
+        train(work, "llama", LLAMA, rows=768, steps=1, data=f'tokenizer = "{golden / name}"')
+        engine(work, "ckpt", "export", work / "run", "--to", work / "t.gguf")
+        llama, other, all_strings = Llama(work / "t.gguf"), [], 0
+        for text, ids in zip(told["strings"], told["ids"][name]):
+            raw = bytes.fromhex(text)
+            try:
+                string = raw.decode()
+            except UnicodeDecodeError:
+                continue
+            if ids is None or "\0" in string:
+                continue
+            all_strings += 1
+            if llama.ids(string) != [int(word) for word in ids.split()]:
+                other.append(string)
+        print(f"{'tokenizer ' + name:28} {all_strings - len(other)} of {all_strings} strings get the same ids"
+              + (f"; not {other[:12]}" if other else ""), flush=True)
+
+
+def main():
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    failed = []
+    with tempfile.TemporaryDirectory() as place:
+        work = pathlib.Path(place).resolve()
+        (work / "plugins").mkdir(mode=0o755)
+        source = ROOT / "examples" / "plugins" / "gpt2" / "gpt2.cpp"
+        subprocess.run(["c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-I", ROOT / "abi",
+                        f"-Wl,--version-script={ROOT / 'abi' / 'plugin.map'}", source,
+                        "-o", work / "plugins" / "gpt2.eng.so"], check=True)
+        models(work, failed)
+        tokenizers(work, failed)
+    sys.exit(any(failed))
+
+
+main()
