@@ -24,11 +24,12 @@ decoder::Config read_options(const model::Reader& in) {
              {"fc2", bias}}};
   c.layer_norm = true;
   c.affine = in.flag("layer_norm_elementwise_affine");
-  c.norm_before = in.flag("do_layer_norm_before");
+  const bool before = in.flag("do_layer_norm_before");
+  c.norms = before ? decoder::Norms::before : decoder::Norms::behind_sum;
   c.eps = 1e-5;
   c.attention_norm = "self_attn_layer_norm";
   c.ffn_norm = "final_layer_norm";
-  c.final_norm = c.norm_before && !in.flag("_remove_final_layer_norm") ? "final_layer_norm" : nullptr;
+  c.final_norm = before && !in.flag("_remove_final_layer_norm") ? "final_layer_norm" : nullptr;
   c.positions = "embed_positions";
   c.position_offset = 2;
   c.scale_query = true;  // as the model was trained

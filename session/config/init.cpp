@@ -43,9 +43,16 @@ struct Models {
   }
 
   ModelChoice find(const std::string& word) const {
-    Names having;
-    for (const std::string& name : names)
-      if (!preset(name, word).empty()) having.push_back(name);
+    // The whole name of a preset goes before a part of one. Of several families LLaMA, which most texts mean, is first.
+    Names having, whole;
+    for (const std::string& name : names) {
+      const std::string found = preset(name, word);
+      if (found.empty()) continue;
+      having.push_back(name);
+      if (lower_case(found) == word) whole.push_back(name);
+    }
+    if (!whole.empty()) having = whole;
+    std::stable_partition(having.begin(), having.end(), [](const std::string& name) { return name == "llama"; });
     if (!having.empty()) return {having[0], preset(having[0], word), Names(having.begin() + 1, having.end())};
     if (is(word)) return {word, smallest(word), {}};
     const auto slash = word.find('/');

@@ -84,6 +84,7 @@ const std::vector<NeutralKey>& neutral_keys() {
       {"qk_layer_norms", off, "norms of queries and keys"},
       {"qkv_bias", off, "biases on q, k and v alone"},
       {"use_qkv_bias", off, "biases on q, k and v alone"},
+      {"bias", off, "biases"},
       {"lm_head_bias", off, "a bias on the head"},
       {"clip_qkv", none, "clipped queries, keys and values"},
       {"attn_logit_softcapping", none, "capped scores of attention"},
@@ -124,24 +125,28 @@ const std::vector<Twin>& twins() {
   static const char* const wide =
       R"({"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072,
       "rms_norm_eps": 1e-6, "sliding_window": 4096})";
+  static const char* const internlm3 =
+      R"({"vocab_size": 128512, "intermediate_size": 10240, "num_hidden_layers": 48, "num_key_value_heads": 2,
+      "head_dim": 128, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5})";
   static const std::vector<Twin> all = {
       {"mistral", "llama", "Mistral", "Llama", wide, {"attention_bias", "mlp_bias"}, false},
-      {"ministral", "llama", "Ministral", "Llama", wide, {"attention_bias", "mlp_bias"}, true}};
+      {"ministral", "llama", "Ministral", "Llama", wide, {"attention_bias", "mlp_bias"}, true},
+      {"internlm3", "llama", "InternLM3", "Llama", internlm3, {}, false}};
   return all;
 }
 
 const char* difference_of(const std::string& model_type) {
   static constexpr std::pair<const char*, const char*> families[] = {
-      {"qwen3", "it is LLaMA with norms of queries and keys"},
+      {"ministral3", "it is Mistral with queries that are scaled by their positions"},
       {"qwen2_moe", "it is Qwen2 with experts"},
+      {"qwen3_moe", "it is Qwen3 with experts"},
       {"gemma", "it is LLaMA with scaled embeddings and other norms"},
       {"gemma2", "it is LLaMA with scaled embeddings, other norms, and capped scores"},
-      {"phi3", "it is LLaMA with q, k and v in one matrix, and gate and up in another"},
+      {"gemma3_text", "it is LLaMA with scaled embeddings, other norms, and windows of attention"},
       {"mixtral", "it is LLaMA with experts"},
-      {"granite", "it is LLaMA with scaled embeddings, sublayers, scores and logits"},
-      {"smollm3", "it is LLaMA without rotary embedding in some of its layers"},
+      {"granitemoe", "it is Granite with experts"},
       {"olmo", "it is LLaMA with other norms"},
-      {"olmo2", "it is LLaMA with norms after the sublayers, and of queries and keys"},
+      {"olmo3", "it is OLMo 2 with windows of attention"},
       {"stablelm", "it is LLaMA with other norms, and rotary embedding of a part of a head"},
       {"mamba2", "it is another model than Mamba-1"},
       {"falcon_mamba", "it is Mamba-1 with norms of B, C and the time step"}};

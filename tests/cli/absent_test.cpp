@@ -57,7 +57,7 @@ TEST_CASE("a build folder in which plugins are not built yet says so", "[cli]") 
   for (const char* folder : {"m", "t", "q"}) fs::create_directories(scratch / folder);
   scratch.write("m/config.json", R"({"model_type": "mamba", "architectures": ["MambaForCausalLM"]})");
   scratch.write("t/config.json", R"({"d_model": 64, "n_layer": 1, "ssm_cfg": {}})");
-  scratch.write("q/config.json", R"({"model_type": "qwen3"})");
+  scratch.write("q/config.json", R"({"model_type": "gemma"})");
   const Result directory = engine(scratch, {"eval", "m"}, alone);
   INFO(directory.err);
   CHECK(directory.exit == 2);
@@ -65,7 +65,7 @@ TEST_CASE("a build folder in which plugins are not built yet says so", "[cli]") 
   CHECK_FALSE(has(on_one_line(directory.err), "cuda.eng.so"));
   CHECK(has(on_one_line(engine(scratch, {"eval", "t"}, alone).err), all));
   const Result other = engine(scratch, {"eval", "q"}, alone);
-  CHECK(has(other.err, "it is LLaMA with norms of queries and keys"));
+  CHECK(has(other.err, "it is LLaMA with scaled embeddings and other norms"));
   CHECK_FALSE(has(other.err, "cuda.eng.so"));
   CHECK(has(engine(scratch, {"plugins", "ls", "--why"}, alone).out, "mpi.eng.so: refused: it is not built yet"));
   // A file that is there is not said to be missing.

@@ -117,6 +117,9 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   CHECK(has(several.out, "plugin = \"llama\""));
   CHECK(has(several.err, "`13b` is also a preset of opt; this one is llama's"));
   CHECK(engine(scratch, {"init", "7b"}).err.empty());
+  // A part of the name of a preset of another model.
+  CHECK(has(engine(scratch, {"init", "3b"}).out, "preset = \"smollm3-3b\""));
+  CHECK(has(engine(scratch, {"init", "pythia-160m"}).out, "plugin = \"gpt_neox\""));
   const Result nowhere = engine(scratch, {"init", "7b", "-o", "nowhere/x.toml"});
   CHECK(nowhere.exit == 10);
   CHECK(has(nowhere.err, "cannot create nowhere/x.toml: No such file or directory\n"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face directories: of a family under another name, of the second model of a plugin's file, and files that lie
 // in the place of one.
+#include <set>
+
 #include "from.hpp"
 
 using namespace cli;
@@ -63,6 +65,29 @@ TEST_CASE("Qwen2 is exported to a directory like the one that it was read from",
                             "max_position_embeddings", "use_sliding_window", "hidden_act", "rms_norm_eps"})
       CHECK(after.at(key) == before.at(key));
     CHECK_FALSE(after.contains("attention_bias"));
+    CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
+  }
+}
+
+TEST_CASE("families are exported to directories like those that they were read from", "[cli][from][.slow]") {
+  for (const char* name : {"qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "minicpm", "internlm2"}) {
+    INFO(name);
+    Scratch scratch;
+    const fs::path source = goldens.parent_path() / "hf_families" / name;
+    const Result run = run_from(scratch, source, "run");
+    INFO(run.err);
+    REQUIRE(run.exit == 0);
+    REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "f32"}).exit == 0);
+    CHECK((stored(scratch / "out") == stored(source)));
+    const Json before = Json::parse(read(source / "config.json"));
+    const Json after = Json::parse(read(scratch / "out" / "config.json"));
+    const std::set<std::string> elsewhere = {"rope_parameters",    "dtype",          "transformers_version",
+                                             "classifier_dropout", "hidden_dropout", "embd_pdrop",
+                                             "layer_types",        "sliding_window"};
+    for (const auto& [key, value] : before.items()) {
+      INFO(key);
+      if (!value.is_null() && !elsewhere.count(key)) CHECK(after.at(key) == value);
+    }
     CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
   }
 }

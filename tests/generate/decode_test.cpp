@@ -26,8 +26,8 @@ constexpr int64_t batch = 2, length = 150;  // two chunks of prompt and more
 Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     PluginSearch search;
-    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "precision/precision",
-                             "optim/optim", "data/data"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "mamba/mamba",
+                             "precision/precision", "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return find_plugins(search);
@@ -40,6 +40,13 @@ const std::map<std::string, const char*> models = {
     {"llama", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
     {"opt", "num_attention_heads = 4\nffn_dim = 40\ninit_std = 0.2\nmax_position_embeddings = 150\n"},
     {"mamba", "initializer_range = 0.2\n"},
+    {"qwen3", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 12\ninitializer_range = 0.2\n"},
+    {"olmo2", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"phi3", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"smollm3", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"granite", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"gpt_neox", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"internlm2", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
 };
 std::string config_text(const std::string& model, const std::string& options, const std::string& device,
                         const std::string& format) {
@@ -187,6 +194,26 @@ TEST_CASE("opt: logits one position at a time are those of the whole forward") {
     CHECK(sequence.error_of_pieces() < 1e-5);
     CHECK(sequence.decode(length - 1, length - 2) > 1e-5);
     CHECK_THROWS_WITH(sequence.run("decode", 0, 1, length), Catch::Contains("position 150 is outside of the table"));
+  }
+}
+
+TEST_CASE("families: logits one position at a time are those of the whole forward") {
+  const std::pair<const char*, const char*> families[] = {
+      {"qwen3", "num_key_value_heads = 2"},
+      {"olmo2", ""},
+      {"phi3", "partial_rotary_factor = 0.5"},
+      {"smollm3", "no_rope_layer_interval = 2"},
+      {"granite",
+       "embedding_multiplier = 3.0\nattention_multiplier = 0.4\nresidual_multiplier = 0.5\nlogits_scaling = 2.0"},
+      {"gpt_neox", ""},
+      {"internlm2", "num_key_value_heads = 2"}};
+  for (const auto& [name, options] : families) {
+    INFO(name);
+    Sequence sequence(options, "cpu", name);
+    CHECK(problems(sequence.plan).empty());
+    CHECK(sequence.error(0) < 1e-5);
+    CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.error_of_pieces() < 1e-5);
   }
 }
 

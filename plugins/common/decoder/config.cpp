@@ -28,15 +28,26 @@ void need(const Reader& in, const char* type, const char* key, const char* usual
             ")");
 }
 
-std::vector<double> read_stretch(const Reader& in, const char* key, int64_t head_dim) {
+std::vector<double> read_stretch(const Reader& in, const char* key, const Config& c) {
   const std::vector<double> out = in.reals(key);
-  if (static_cast<int64_t>(out.size()) != head_dim / 2)
+  if (static_cast<int64_t>(out.size()) != c.turned / 2)
     invalid(std::string(key) + " has " + std::to_string(out.size()) + " numbers; rope_type 'longrope' needs " +
-            std::to_string(head_dim / 2) + ", half of the head size (" + std::to_string(head_dim) + ")");
+            std::to_string(c.turned / 2) + ", half of " +
+            (c.turned == c.head_dim ? "the head size" : "the channels of a head that are turned") + " (" +
+            std::to_string(c.turned) + ")");
   for (double value : out)
     if (!std::isfinite(value) || value <= 0.0)
       invalid(std::string(key) + " holds " + number(value) + "; every number must be above 0");
   return out;
+}
+
+// The channels of a head that are turned.
+int64_t turned_of(const Config& c, double share) {
+  const auto turned = static_cast<int64_t>(static_cast<double>(c.head_dim) * share);
+  if (turned < 2 || turned % 2 != 0 || turned > c.head_dim)
+    invalid("a share of " + number(share) + " of heads of " + std::to_string(c.head_dim) + " is " +
+            std::to_string(turned) + " channels; rotary embedding needs an even number, from 2 to the head size");
+  return turned;
 }
 
 double lengthening(const Rope& rope) {
@@ -61,12 +72,13 @@ Config read_sizes(const Reader& in, const char* ffn) {
   return c;
 }
 
-void read_grouped_heads(const Reader& in, Config& c) {
-  c.kv_heads = in.at_least_one("num_key_value_heads", in.integer_or("num_key_value_heads", c.heads));
+void read_grouped_heads(const Reader& in, Config& c, int64_t head_dim, int64_t kv_heads) {
+  c.kv_heads =
+      in.at_least_one("num_key_value_heads", in.integer_or("num_key_value_heads", kv_heads ? kv_heads : c.heads));
   if (c.heads % c.kv_heads != 0)
     invalid("num_attention_heads (" + std::to_string(c.heads) + ") must be a multiple of num_key_value_heads (" +
             std::to_string(c.kv_heads) + "); change one of them");
-  c.head_dim = in.integer_or("head_dim", c.head_dim);
+  c.head_dim = in.integer_or("head_dim", head_dim ? head_dim : c.head_dim);
 }
 
 void read_rms_norm(const Reader& in, Config& c) {
@@ -80,13 +92,13 @@ void read_init(const Reader& in, Config& c) {
       in.flag("init_depth_scale") ? c.init_std / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.init_std;
 }
 
-void read_rope(const Reader& in, Config& c) {
+void read_rope(const Reader& in, Config& c, double share) {
   Rope& rope = c.rope;
-  const int64_t head_dim = c.head_dim;
-  if (head_dim < 2 || head_dim % 2 != 0)
+  if (share == 1.0 && (c.head_dim < 2 || c.head_dim % 2 != 0))
     invalid((in.given("head_dim") ? "head_dim is " : "hidden_size / num_attention_heads is ") +
-            std::to_string(head_dim) + "; rotary embedding needs an even head size: " +
+            std::to_string(c.head_dim) + "; rotary embedding needs an even head size: " +
             (in.given("head_dim") ? "change head_dim" : "change num_attention_heads or hidden_size, or set head_dim"));
+  const int64_t turned = c.turned = turned_of(c, share);
   rope.type = read_rope_type(in);
   rope.theta = in.real("rope_theta");
   if (rope.theta <= 1.0) invalid("rope_theta is " + number(rope.theta) + "; it must be above 1 (10000 is usual)");
@@ -114,7 +126,7 @@ void read_rope(const Reader& in, Config& c) {
       break;
     case RopeType::dynamic:
       need(in, "dynamic", "rope_factor", "2.0");
-      if (head_dim < 4) invalid("rope_type 'dynamic' needs a head_dim of at least 4, not " + std::to_string(head_dim));
+      if (turned < 4) invalid("rope_type 'dynamic' needs a head_dim of at least 4, not " + std::to_string(turned));
       break;
     case RopeType::yarn:
       if (!in.given("rope_original_max_position_embeddings")) need(in, "yarn", "rope_factor", "4.0");
@@ -126,8 +138,8 @@ void read_rope(const Reader& in, Config& c) {
                 number(rope.beta_slow) + ")");
       break;
     case RopeType::longrope:
-      rope.short_factor = read_stretch(in, "rope_short_factor", head_dim);
-      rope.long_factor = read_stretch(in, "rope_long_factor", head_dim);
+      rope.short_factor = read_stretch(in, "rope_short_factor", c);
+      rope.long_factor = read_stretch(in, "rope_long_factor", c);
       rope.factor = in.real_or("rope_factor", lengthening(rope));
       if (rope.original_positions < 2) invalid("rope_original_max_position_embeddings must be at least 2");
       break;
@@ -140,6 +152,29 @@ void read_rope(const Reader& in, Config& c) {
                 number(rope.low_freq_factor) + ")");
       break;
   }
+}
+
+Config read_relative(const Reader& in, double share, int64_t head_dim, int64_t kv_heads) {
+  Config c = read_sizes(in, "intermediate_size");
+  read_grouped_heads(in, c, head_dim, kv_heads);
+  c.act = in.activation("hidden_act");
+  read_rms_norm(in, c);
+  read_init(in, c);
+  read_rope(in, c, share);
+  c.attention_norm = "input_layernorm";
+  c.ffn_norm = "post_attention_layernorm";
+  c.final_norm = "norm";
+  return c;
+}
+
+void name_maps(Config& c, bool qkv_bias, bool o_bias, bool mlp_bias) {
+  c.maps = {{{"self_attn.q_proj", qkv_bias},
+             {"self_attn.k_proj", qkv_bias},
+             {"self_attn.v_proj", qkv_bias},
+             {"self_attn.o_proj", o_bias},
+             {"mlp.gate_proj", mlp_bias},
+             {"mlp.up_proj", mlp_bias},
+             {"mlp.down_proj", mlp_bias}}};
 }
 
 }  // namespace decoder

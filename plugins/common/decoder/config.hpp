@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "../model.hpp"
 #include "rope.hpp"
@@ -17,14 +18,21 @@ struct Map {
 };
 constexpr size_t map_count = 7;
 
+// The place of the two norms of a layer: before its sublayers, behind each residual sum, or between a sublayer and the
+// sum, so that the sublayer reads the residual stream itself.
+enum class Norms { before, behind_sum, behind_sublayer };
+
 struct Config {
   int64_t vocabulary, hidden, ffn, layers, heads, kv_heads, head_dim, max_positions;
   int64_t word_width;  // width of the embeddings; if it differs from `hidden` they are projected
   bool tied;           // the head uses the embeddings
 
-  const char* body = "model.";  // what the names of all tensors but lm_head.weight begin with
+  const char* body = "model.";         // what the names of all tensors but that of the head begin with
+  const char* words = "embed_tokens";  // the embeddings: a name below the body
+  const char* head = "lm_head";
   // q, k, v, output, gate, up, down: the order of their parameters in a layer. Without a gate, the feed-forward layer
-  // is plain: an activation between `up` and `down`.
+  // is plain: an activation between `up` and `down`. Without k and v, q makes all three: of each key and value head
+  // first its query heads, then its key, then its value.
   std::array<Map, map_count> maps;
   int64_t act;  // ENG_ACT_*
 
@@ -32,15 +40,25 @@ struct Config {
   const char *attention_norm, *ffn_norm;  // names below that of the layer
   const char* final_norm;                 // before the head; nullptr: there is none
   bool layer_norm = false;
-  bool affine = true;       // false: the norms have no parameters
-  bool norm_before = true;  // false: after each residual sum
+  bool affine = true;  // false: the norms have no parameters
+  Norms norms = Norms::before;
+  bool parallel = false;  // with Norms::before: both sublayers read the residual stream before the layer
   double eps;
+  // RMS norms of queries and keys, before these are turned; nullptr: there are none. Each head is normed by itself,
+  // with one weight for all heads of a layer, or all heads together.
+  const char *query_norm = nullptr, *key_norm = nullptr;
+  bool norm_by_head = false;
 
   // A table of learned positions, in which position p is row p + position_offset; nullptr: rotary embedding.
   const char* positions = nullptr;
   int64_t position_offset = 0;
   Rope rope;
-  bool scale_query = false;  // before the product with the keys, not after it
+  int64_t turned = 0;            // channels of a head that are turned, its first ones
+  std::vector<bool> turns = {};  // of each layer: whether it turns queries and keys; empty: all do
+  double attention_scale = 0.0;  // of the products of queries and keys; 0: 1 / sqrt(head_dim)
+  bool scale_query = false;      // before the product with the keys, not after it
+  // Factors of the embeddings, of what each sublayer adds to the residual stream, and of the logits.
+  double embedding_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
 
   double dropout = 0.0;           // after attention and after the feed-forward layer
   double init_std, init_out_std;  // init_out_std: of the matrices that write to the residual stream
@@ -48,19 +66,28 @@ struct Config {
   bool rotary() const { return positions == nullptr; }
   bool projected() const { return word_width != hidden; }
   bool gated() const { return maps[4].name != nullptr; }
+  bool fused() const { return maps[1].name == nullptr; }
 };
 
 // The options that nearly every config.json spells alike, checked; `ffn` is the key of the width of the feed-forward
 // layers. Each query head has its own key and value head. Throws model::Failure(ENG_INVALID) that names the key and
 // what to change, as do the functions below.
 Config read_sizes(const model::Reader& in, const char* ffn);
-// num_key_value_heads, of which each serves several query heads, and head_dim; both may be absent.
-void read_grouped_heads(const model::Reader& in, Config& c);
+// num_key_value_heads, of which each serves several query heads, and head_dim; both may be absent. `head_dim`,
+// `kv_heads`: their values then; 0: hidden_size / num_attention_heads, num_attention_heads.
+void read_grouped_heads(const model::Reader& in, Config& c, int64_t head_dim = 0, int64_t kv_heads = 0);
 // rms_norm_eps.
 void read_rms_norm(const model::Reader& in, Config& c);
-// The options of DECODER_ROPE_OPTIONS (options.hpp). `c` has its sizes and heads.
-void read_rope(const model::Reader& in, Config& c);
+// The options of DECODER_ROPE_OPTIONS (options.hpp). `c` has its sizes and heads. `share`: the part of each head that
+// is turned, as Hugging Face's partial_rotary_factor.
+void read_rope(const model::Reader& in, Config& c, double share = 1.0);
 // initializer_range and init_depth_scale.
 void read_init(const model::Reader& in, Config& c);
+
+// All that LLaMA's relatives have in common: the above, hidden_act, LLaMA's names of the norms, and a gated
+// feed-forward layer. `share`: see read_rope; `head_dim`, `kv_heads`: see read_grouped_heads.
+Config read_relative(const model::Reader& in, double share = 1.0, int64_t head_dim = 0, int64_t kv_heads = 0);
+// LLaMA's names of the maps.
+void name_maps(Config& c, bool qkv_bias, bool o_bias, bool mlp_bias);
 
 }  // namespace decoder

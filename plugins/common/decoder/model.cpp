@@ -11,6 +11,7 @@
 namespace decoder {
 namespace {
 
+constexpr uint32_t unturned_template = 3;          // a layer that does not turn queries and keys
 constexpr int64_t most_angles = int64_t{1} << 27;  // values of the table of rotations: a million positions of 128
 
 enum : size_t { q, k, v, o, gate, up, down };  // of Config::maps
@@ -20,13 +21,27 @@ struct Shape {
 };
 std::array<Shape, map_count> shapes(const Config& c) {
   const int64_t a = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  return {{{a, c.hidden},
+  return {{{c.fused() ? a + 2 * kv : a, c.hidden},
            {kv, c.hidden},
            {kv, c.hidden},
            {c.hidden, a},
            {c.ffn, c.hidden},
            {c.ffn, c.hidden},
            {c.hidden, c.ffn}}};
+}
+
+// (B, T, n * size) as (B, T, n, size), and back. In a running sequence the number of positions is another one.
+eng_id by_head(eng_build* b, eng_id x, int64_t n, int64_t size) {
+  const int64_t dims[] = {n, size};
+  return eng_reshape(b, x, 2, dims, 2);
+}
+eng_id joined(eng_build* b, eng_id x) {
+  const int64_t all[] = {-1};
+  return eng_reshape(b, x, 2, all, 1);
+}
+
+eng_id scaled(eng_build* b, eng_id x, double factor) {
+  return factor == 1.0 ? x : eng_scale(b, x, factor);
 }
 
 // A factor that is a power of two changes no rounding, whether it comes before a product or after it.
@@ -73,11 +88,20 @@ eng_id Model::add_norm(eng_build* b, const Norm& n, eng_id x, eng_id residual, e
                        : eng_add_rms_norm(b, x, residual, n.weight, c_.eps, sum);
 }
 
+// The width of the norm of queries or keys of `heads` heads.
+int64_t Model::norm_width(int64_t heads) const {
+  return c_.norm_by_head ? c_.head_dim : heads * c_.head_dim;
+}
+
+bool Model::turns(int64_t layer) const {
+  return c_.rotary() && (c_.turns.empty() || c_.turns[static_cast<size_t>(layer)]);
+}
+
 // In every block matrices come first and undecayed vectors last, so that each kind is one run of elements.
 void Model::declare(eng_build* b) const {
   const std::string body = c_.body;
   const double std = c_.init_std;
-  const eng_id words = model::matrix(b, body + "embed_tokens.weight", c_.vocabulary, c_.word_width, std);
+  const eng_id words = model::matrix(b, body + c_.words + ".weight", c_.vocabulary, c_.word_width, std);
   std::vector<eng_id> params = {words};
   if (c_.positions)
     params.push_back(
@@ -95,12 +119,15 @@ void Model::declare(eng_build* b) const {
                                        m == o || m == down ? c_.init_out_std : std));
     for (size_t m = 0; m < map_count; ++m)
       if (c_.maps[m].bias) params.push_back(model::vector(b, prefix + c_.maps[m].name + ".bias", sizes[m].rows, 0.0));
+    if (c_.query_norm)
+      params.push_back(model::vector(b, prefix + c_.query_norm + ".weight", norm_width(c_.heads), 1.0));
+    if (c_.key_norm) params.push_back(model::vector(b, prefix + c_.key_norm + ".weight", norm_width(c_.kv_heads), 1.0));
     declare_norm(b, prefix + c_.attention_norm, params);
     declare_norm(b, prefix + c_.ffn_norm, params);
-    model::block(b, block, model::layer_template, params);
+    model::block(b, block, c_.rotary() && !turns(i) ? unturned_template : model::layer_template, params);
   }
 
-  params = {c_.tied ? words : model::matrix(b, "lm_head.weight", c_.vocabulary, c_.word_width, std)};
+  params = {c_.tied ? words : model::matrix(b, std::string(c_.head) + ".weight", c_.vocabulary, c_.word_width, std)};
   if (c_.projected()) params.push_back(model::matrix(b, body + "project_out.weight", c_.word_width, c_.hidden, std));
   if (c_.final_norm) declare_norm(b, body + c_.final_norm, params);
   model::block(b, "head", model::head_template, params);
@@ -110,6 +137,7 @@ eng_id Model::embed(eng_build* b, const eng_id* params) const {
   eng_id tokens = 0;
   b->api->batch(b, "tokens", &tokens, nullptr);    // (B, T)
   eng_id h = eng_embedding(b, tokens, *params++);  // (B, T, W)
+  h = scaled(b, h, c_.embedding_scale);
   if (!c_.positions) return c_.projected() ? eng_linear(b, h, *params, 0) : h;
   const eng_id table = *params++;
   if (c_.projected()) h = eng_linear(b, h, *params, 0);  // (B, T, H)
@@ -117,89 +145,143 @@ eng_id Model::embed(eng_build* b, const eng_id* params) const {
   return eng_positions_at(b, h, table, positions, c_.position_offset);
 }
 
-// The table (T, D) of cos and sin; 0 if `h` has no shape.
+// The table (T, turned) of cos and sin; 0 if `h` has no shape.
 eng_id Model::rotations(eng_build* b, eng_id h) const {
   eng_desc shape{};
   if (b->api->shape(b, h, &shape, nullptr) != ENG_OK) return 0;
   const int64_t length = shape.dims[1];
-  if (length > most_angles / c_.head_dim)
+  if (length > most_angles / c_.turned)
     model::invalid("sequence_length = " + std::to_string(length) + ": the table of rotations is limited to 512 MiB, " +
-                   std::to_string(most_angles / c_.head_dim) + " positions of heads of " + std::to_string(c_.head_dim) +
+                   std::to_string(most_angles / c_.turned) + " positions of heads of " + std::to_string(c_.turned) +
                    "; use a shorter sequence");
-  const std::vector<float> cos_sin = rope_table(c_.rope, c_.head_dim, length);
-  const eng_desc desc = {ENG_F32, 2, {length, c_.head_dim}};
+  const std::vector<float> cos_sin = rope_table(c_.rope, c_.turned, length);
+  const eng_desc desc = {ENG_F32, 2, {length, c_.turned}};
   eng_id table = 0;
   b->api->constant(b, &desc, cos_sin.data(), &table, nullptr);
   return table;
 }
 
-eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
-  std::array<eng_id, map_count> w{}, bias{};
-  for (size_t m = 0; m < map_count; ++m)
-    if (c_.maps[m].name) w[m] = *params++;
-  for (size_t m = 0; m < map_count; ++m)
-    if (c_.maps[m].bias) bias[m] = *params++;
-  const Norm attention_norm = take_norm(params);
-  const Norm ffn_norm = take_norm(params);
-  const auto linear = [&](size_t m, eng_id x) { return eng_linear(b, x, w[m], bias[m]); };
+// x (B, T, heads * D) with the first channels of each head turned.
+eng_id Model::turn(eng_build* b, eng_id x, eng_id table, eng_id positions, int64_t heads) const {
+  const int64_t turned = c_.turned, sizes[] = {turned, c_.head_dim - turned};
+  if (turned == c_.head_dim) return eng_rope_at(b, x, table, positions, heads);
+  eng_id parts[2];
+  eng_split(b, by_head(b, x, heads, c_.head_dim), 3, 2, sizes, parts);
+  parts[0] = by_head(b, eng_rope_at(b, joined(b, parts[0]), table, positions, heads), heads, turned);
+  return joined(b, eng_concat(b, parts, 2, 3));
+}
 
-  // A field of the batch gets its id when it is first asked for, and plans are in the order of ids: where a model asks
-  // must not change.
-  eng_id table = 0, positions = 0, segments = 0;  // segments: (B, T)
-  if (c_.rotary()) {
-    table = rotations(b, h);
-    if (!table) return 0;
-    positions = eng_offered(b, "positions");  // (B, T)
-    segments = eng_offered(b, "segments");
+// The norm of queries or keys; x itself if there is none.
+eng_id Model::head_norm(eng_build* b, eng_id weight, eng_id x, int64_t heads) const {
+  if (!weight) return x;
+  if (!c_.norm_by_head) return eng_rms_norm(b, x, weight, c_.eps);
+  return joined(b, eng_rms_norm(b, by_head(b, x, heads, c_.head_dim), weight, c_.eps));
+}
+
+// The weights of a layer, of which those that it does not have are 0.
+Model::Layer Model::take_layer(const eng_id* params) const {
+  Layer out;
+  for (size_t m = 0; m < map_count; ++m)
+    if (c_.maps[m].name) out.w[m] = *params++;
+  for (size_t m = 0; m < map_count; ++m)
+    if (c_.maps[m].bias) out.bias[m] = *params++;
+  if (c_.query_norm) out.query_norm = *params++;
+  if (c_.key_norm) out.key_norm = *params++;
+  out.attention_norm = take_norm(params);
+  out.ffn_norm = take_norm(params);
+  return out;
+}
+
+// The summand of attention in the residual stream, from x (B, T, H). A field of the batch gets its id when it is first asked
+// for, and plans are in the order of ids: the places where `layer` asks for them must not change.
+eng_id Model::attention(eng_build* b, const Layer& l, eng_id x, const Fields& fields) const {
+  double scale = c_.attention_scale != 0.0 ? c_.attention_scale : 1.0 / std::sqrt(static_cast<double>(c_.head_dim));
+  const int64_t d = c_.head_dim, group = c_.heads / c_.kv_heads * d;
+  eng_id parts[3] = {0, 0, 0};
+  if (c_.fused()) {
+    const int64_t sizes[] = {group, d, d};
+    eng_split(b, by_head(b, linear(b, l, q, x), c_.kv_heads, group + 2 * d), 3, 3, sizes, parts);
+    for (eng_id& part : parts) part = joined(b, part);
   }
-  double scale = 1.0 / std::sqrt(static_cast<double>(c_.head_dim));
-  const eng_id n1 = c_.norm_before ? norm(b, attention_norm, h) : h;  // (B, T, H)
-  eng_id query = linear(q, n1);                                       // (B, T, A)
-  if (c_.rotary()) query = eng_rope_at(b, query, table, positions, c_.heads);
+  const auto turned = [&](eng_id y, int64_t heads) {
+    return fields.table ? turn(b, y, fields.table, fields.positions, heads) : y;
+  };
+  eng_id query = c_.fused() ? parts[0] : linear(b, l, q, x);  // (B, T, A)
+  query = turned(head_norm(b, l.query_norm, query, c_.heads), c_.heads);
   if (c_.scale_query && !exact(scale)) query = eng_scale(b, query, scale), scale = 1.0;
-  eng_id key = linear(k, n1);  // (B, T, K)
-  if (c_.rotary()) key = eng_rope_at(b, key, table, positions, c_.kv_heads);
-  const eng_id value = linear(v, n1);  // (B, T, K)
-  if (!c_.rotary()) segments = eng_offered(b, "segments");
+  eng_id key = c_.fused() ? parts[1] : linear(b, l, k, x);  // (B, T, K)
+  key = turned(head_norm(b, l.key_norm, key, c_.kv_heads), c_.kv_heads);
+  const eng_id value = c_.fused() ? parts[2] : linear(b, l, v, x);  // (B, T, K)
+  const eng_id segments = fields.table ? fields.segments : eng_offered(b, "segments");
   const eng_id mixed = eng_attention_in(b, query, key, value, segments, c_.heads, c_.kv_heads, scale);  // (B, T, A)
+  return scaled(b, eng_dropout(b, linear(b, l, o, mixed), c_.dropout), c_.residual_scale);              // (B, T, H)
+}
 
-  eng_id h1 = 0, sum = 0;
-  const eng_id attended = eng_dropout(b, linear(o, mixed), c_.dropout);                         // (B, T, H)
-  const eng_id n2 = add_norm(b, c_.norm_before ? ffn_norm : attention_norm, attended, h, &h1);  // (B, T, H)
-  eng_id inner = 0;                                                                             // (B, T, F)
+// The summand of the feed-forward layer, from x (B, T, H).
+eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x) const {
+  eng_id inner = 0;  // (B, T, F)
   if (c_.gated()) {
-    const eng_id above = linear(up, n2);
-    const eng_id open = linear(gate, n2);
+    const eng_id above = linear(b, l, up, x);
+    const eng_id open = linear(b, l, gate, x);
     inner = eng_gated(b, open, above, c_.act);
   } else {
-    inner =
-        c_.act == ENG_ACT_RELU ? eng_linear_relu(b, n2, w[up], bias[up]) : eng_activation(b, linear(up, n2), c_.act);
+    inner = c_.act == ENG_ACT_RELU ? eng_linear_relu(b, x, l.w[up], l.bias[up])
+                                   : eng_activation(b, linear(b, l, up, x), c_.act);
   }
-  const eng_id y = eng_dropout(b, linear(down, inner), c_.dropout);  // (B, T, H)
-  return c_.norm_before ? eng_add(b, y, h1) : add_norm(b, ffn_norm, y, n2, &sum);
+  return scaled(b, eng_dropout(b, linear(b, l, down, inner), c_.dropout), c_.residual_scale);  // (B, T, H)
+}
+
+eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned) const {
+  const Layer l = take_layer(params);
+  Fields fields;
+  if (turned) {
+    fields.table = rotations(b, h);
+    if (!fields.table) return 0;
+    fields.positions = eng_offered(b, "positions");  // (B, T)
+    fields.segments = eng_offered(b, "segments");    // (B, T)
+  }
+  eng_id h1 = 0, sum = 0;
+  if (c_.norms == Norms::behind_sublayer) {
+    const eng_id attended = attention(b, l, h, fields);
+    h1 = eng_add(b, norm(b, l.attention_norm, attended), h);
+    const eng_id y = feed_forward(b, l, h1);
+    return eng_add(b, norm(b, l.ffn_norm, y), h1);
+  }
+  const bool before = c_.norms == Norms::before;
+  const eng_id n1 = before ? norm(b, l.attention_norm, h) : h;  // (B, T, H)
+  const eng_id attended = attention(b, l, n1, fields);
+  if (c_.parallel) {
+    const eng_id n2 = norm(b, l.ffn_norm, h);
+    const eng_id y = feed_forward(b, l, n2);
+    return eng_add(b, eng_add(b, y, attended), h);
+  }
+  const eng_id n2 = add_norm(b, before ? l.ffn_norm : l.attention_norm, attended, h, &h1);
+  const eng_id y = feed_forward(b, l, n2);
+  return before ? eng_add(b, y, h1) : add_norm(b, l.ffn_norm, y, n2, &sum);
 }
 
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   const eng_id words = *params++, project = c_.projected() ? *params++ : 0;
   eng_id labels = 0;  // asked for here, so that it keeps its place among the ids of the block
-  b->api->batch(b, "labels", &labels, nullptr);          // (B, T)
-  if (c_.final_norm) h = norm(b, take_norm(params), h);  // (B, T, H)
-  if (project) h = eng_linear(b, h, project, 0);         // (B, T, W)
-  return eng_head_loss(b, h, words);                     // (1)
+  b->api->batch(b, "labels", &labels, nullptr);                  // (B, T)
+  if (c_.final_norm) h = norm(b, take_norm(params), h);          // (B, T, H)
+  if (project) h = eng_linear(b, h, project, 0);                 // (B, T, W)
+  return eng_head_loss(b, scaled(b, h, c_.logit_scale), words);  // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {
   const uint32_t projection = c_.projected() ? 1 : 0, table = c_.positions ? 1 : 0;
   uint32_t maps = 0;
   for (const Map& m : c_.maps) maps += (m.name ? 1u : 0u) + (m.bias ? 1u : 0u);
-  return {{1 + table + projection, 0},
-          {maps + 2 * norm_params(), 1},
-          {1 + projection + (c_.final_norm ? norm_params() : 0), 1}};
+  const uint32_t head_norms = (c_.query_norm ? 1u : 0u) + (c_.key_norm ? 1u : 0u);
+  const model::Signature layer = {maps + head_norms + 2 * norm_params(), 1};
+  return {{1 + table + projection, 0}, layer, {1 + projection + (c_.final_norm ? norm_params() : 0), 1}, layer};
 }
 
 eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
   if (tmpl == model::embed_template) return embed(b, params);
-  return tmpl == model::layer_template ? layer(b, params, in[0]) : head(b, params, in[0]);
+  if (tmpl == model::head_template) return head(b, params, in[0]);
+  return layer(b, params, in[0], c_.rotary() && tmpl == model::layer_template);
 }
 
 }  // namespace decoder

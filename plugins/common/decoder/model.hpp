@@ -29,6 +29,15 @@ class Model {
   struct Norm {
     eng_id weight = 0, bias = 0;
   };
+  struct Layer {
+    std::array<eng_id, map_count> w{}, bias{};
+    eng_id query_norm = 0, key_norm = 0;
+    Norm attention_norm, ffn_norm;
+  };
+  // Without a table, a layer turns nothing.
+  struct Fields {
+    eng_id table = 0, positions = 0, segments = 0;
+  };
   uint32_t norm_params() const;
   void declare_norm(eng_build* b, const std::string& name, std::vector<eng_id>& params) const;
   Norm take_norm(const eng_id*& params) const;
@@ -36,9 +45,22 @@ class Model {
   // The norm of x + residual; `sum` is that sum.
   eng_id add_norm(eng_build* b, const Norm& n, eng_id x, eng_id residual, eng_id* sum) const;
 
+  int64_t norm_width(int64_t heads) const;
+  eng_id head_norm(eng_build* b, eng_id weight, eng_id x, int64_t heads) const;
+
+  bool turns(int64_t layer) const;
   eng_id rotations(eng_build* b, eng_id h) const;
+  eng_id turn(eng_build* b, eng_id x, eng_id table, eng_id positions, int64_t heads) const;
+
+  eng_id linear(eng_build* b, const Layer& l, size_t map, eng_id x) const {
+    return eng_linear(b, x, l.w[map], l.bias[map]);
+  }
+  Layer take_layer(const eng_id* params) const;
+  eng_id attention(eng_build* b, const Layer& l, eng_id x, const Fields& fields) const;
+  eng_id feed_forward(eng_build* b, const Layer& l, eng_id x) const;
+
   eng_id embed(eng_build* b, const eng_id* params) const;
-  eng_id layer(eng_build* b, const eng_id* params, eng_id h) const;
+  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned) const;
   eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
 
   Config c_;

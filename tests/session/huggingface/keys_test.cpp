@@ -21,7 +21,7 @@ namespace {
 Registry& models() {
   static const auto all = [] {
     PluginSearch search;
-    for (const char* name : {"llama", "opt", "mamba"})
+    for (const char* name : {"llama", "decoders", "opt", "mamba"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + name + "/" + name + ".eng.so");
     search.environment = false;
     return find_plugins(search);
@@ -57,7 +57,7 @@ Json with(const std::string& family, const std::string& key, const Json& value) 
 }
 
 const PluginSchema& schema(const std::string& family) {
-  const bool twin = family == "mistral" || family == "ministral";
+  const bool twin = family == "mistral" || family == "ministral" || family == "internlm3";
   return models().find(ENG_MODEL_KIND, twin ? "llama" : family)->schema;
 }
 
@@ -77,7 +77,8 @@ bool is_neutral(const std::string& key) {
                      [&](const NeutralKey& one) { return key == one.path; });
 }
 
-const std::vector<std::string> families = {"llama", "mistral", "ministral", "qwen2", "opt", "mamba"};
+const std::vector<std::string> families = {"llama", "mistral", "ministral", "internlm3", "qwen2", "qwen3", "olmo2",
+                                           "phi3",  "smollm3", "granite",   "gpt_neox",  "opt",   "mamba"};
 
 }  // namespace
 
@@ -266,11 +267,11 @@ TEST_CASE("config.json: a family that computes the same is read with its own def
   CHECK(refused(R"({"model_type": "llama", "architectures": ["LLaMAForCausalLM"]})") == "accepted");
   CHECK_THAT(refused(R"({"model_type": "llama", "architectures": ["MistralForCausalLM"]})"),
              Contains("`architectures`"));
-  for (const auto& [family, part] : {std::pair("qwen3", "norms of queries and keys"),
+  for (const auto& [family, part] : {std::pair("gemma2", "capped scores"),
                                      {"gemma", "scaled embeddings"},
                                      {"mamba2", "another model than Mamba-1"},
                                      {"mixtral", "experts"},
-                                     {"phi3", "in one matrix"}}) {
+                                     {"olmo3", "windows of attention"}}) {
     std::string help;
     try {
       source(small(family));

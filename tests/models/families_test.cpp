@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models of plugins/decoders against transformers (tools/goldens/families.py): logits, losses, gradients, updates,
+// and the directories that transformers wrote. What they share with llama is in llama_test.cpp.
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "engine_run.hpp"
+#include "from.hpp"
+#include "model_host.hpp"
+
+namespace families_test {
+
+using namespace models;
+
+namespace {
+
+const fs::path directories = goldens.parent_path() / "hf_families";
+const std::pair<const char*, const char*> variants[] = {
+    {"qwen3", "plain"},     {"qwen3", "bias"},      {"olmo2", "plain"},   {"phi3", "plain"},    {"phi3", "partial"},
+    {"smollm3", "plain"},   {"smollm3", "listed"},  {"granite", "plain"}, {"minicpm", "plain"}, {"gpt_neox", "plain"},
+    {"gpt_neox", "serial"}, {"internlm2", "plain"}, {"internlm2", "bias"}};
+
+const PluginFile& decoders_plugin() {
+  static const PluginFile plugin("decoders");
+  return plugin;
+}
+
+int64_t elements(const std::string& family, const Values& options) {
+  FakeBuild b;
+  Hosted(decoders_plugin(), family, options).declare(b);
+  int64_t total = 0;
+  for (const Param& p : b.params) {
+    int64_t n = 1;
+    for (int64_t d : p.dims) n *= d;
+    total += n;
+  }
+  return total;
+}
+
+std::string refused_options(const std::string& family, const Values& more) {
+  Values options = decoders_plugin().preset(family, "tiny");
+  for (const auto& [key, value] : more) options[key] = value;
+  try {
+    Hosted(decoders_plugin(), family, options);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+// The larger of the errors of logits and gradients.
+double error_of(const Golden& golden) {
+  Run run(golden, devices[0]);
+  const double logits = run.logits_error();
+  run.step();
+  std::string worst;
+  size_t seen = 0;
+  return std::max(logits, run.gradient_error(worst, seen));
+}
+
+}  // namespace
+
+TEST_CASE("families: presets have the parameter counts of the published models") {
+  const std::map<std::string, std::map<std::string, int64_t>> expected = {
+      {"qwen3",
+       {{"qwen3-0.6b", 596049920}, {"qwen3-1.7b", 1720574976}, {"qwen3-4b", 4022468096}, {"qwen3-8b", 8190735360}}},
+      {"olmo2", {{"olmo2-1b", 1484916736}, {"olmo2-7b", 7298617344}}},
+      {"phi3", {{"phi-3-mini", 3821079552}, {"phi-4", 14659507200}}},
+      {"smollm3", {{"smollm3-3b", 3075098624}}},
+      {"granite", {{"granite-3.1-2b", 2533531648}, {"granite-3.1-8b", 8170848256}}},
+      {"gpt_neox",
+       {{"pythia-70m", 70426624},
+        {"pythia-160m", 162322944},
+        {"pythia-410m", 405334016},
+        {"pythia-1b", 1011781632},
+        {"pythia-1.4b", 1414647808},
+        {"pythia-2.8b", 2775208960},
+        {"pythia-6.9b", 6857302016}}},
+      {"minicpm", {{"minicpm-2b", 2724880896}}},
+      {"internlm2", {{"internlm2-1.8b", 1889110016}, {"internlm2-7b", 7737708544}}}};
+  for (const auto& [family, presets] : expected) {
+    std::set<std::string> seen;
+    for (const std::string& name : decoders_plugin().presets(family)) {
+      INFO(family << " " << name);
+      const int64_t count = elements(family, decoders_plugin().preset(family, name));
+      if (name == "tiny") {
+        CHECK(count < 1200000);
+        continue;
+      }
+      REQUIRE(presets.count(name) == 1);
+      CHECK(count == presets.at(name));
+      seen.insert(name);
+    }
+    CHECK(seen.size() == presets.size());
+  }
+}
+
+TEST_CASE("families: logits, loss and every gradient are those of transformers") {
+  const std::string device = GENERATE(from_range(devices));
+  for (const auto& [family, variant] : variants) {
+    const Golden golden = read_golden(variant, family);
+    Run run(golden, device);
+    INFO(family << " " << variant << " on " << device);
+    CHECK(run.logits_error() < limit / 10);
+    CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-6));
+    std::string worst;
+    size_t seen = 0;
+    const double error = run.gradient_error(worst, seen);
+    INFO("worst: " << worst);
+    CHECK(error < limit);
+    CHECK(seen == run.setup.model.params.size());
+    CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
+  }
+}
+
+TEST_CASE("families: updates of AdamW follow torch, clipped and unclipped") {
+  for (const auto& [family, variant] : variants) {
+    const Golden golden = read_golden(variant, family);
+    if (!golden.about.contains("training")) continue;
+    INFO(family);
+    CHECK(training_deviation(golden, devices[0], 1.0) < limit);
+    CHECK(training_deviation(golden, devices[0], 1.01) > limit);
+  }
+}
+
+TEST_CASE("families: another constant is seen") {
+  const std::tuple<const char*, const char*, const char*, nlohmann::json> faults[] = {
+      {"qwen3", "plain", "rope_theta", 1e5},
+      {"olmo2", "plain", "rms_norm_eps", 1e-2},
+      {"phi3", "partial", "original_max_position_embeddings", 32},
+      {"phi3", "partial", "rope_attention_factor", 1.0},
+      {"smollm3", "plain", "no_rope_layer_interval", 3},
+      {"smollm3", "listed", "no_rope_layers", {1, 0}},
+      {"granite", "plain", "embedding_multiplier", 6.1},
+      {"granite", "plain", "attention_multiplier", 0.31},
+      {"granite", "plain", "residual_multiplier", 0.41},
+      {"granite", "plain", "logits_scaling", 2.6},
+      {"gpt_neox", "plain", "rotary_pct", 1.0},
+      {"gpt_neox", "plain", "use_parallel_residual", false},
+      {"gpt_neox", "serial", "layer_norm_eps", 1e-2},
+      {"minicpm", "plain", "scale_emb", 6.1},
+      {"minicpm", "plain", "scale_depth", 0.71},
+      {"minicpm", "plain", "dim_model_base", 7},
+      {"internlm2", "plain", "rope_theta", 1e5}};
+  for (const auto& [family, variant, key, value] : faults) {
+    Golden golden = read_golden(variant, family);
+    golden.about["options"][key] = value;
+    INFO(family << " with another " << key);
+    CHECK(error_of(golden) > limit);
+  }
+}
+
+TEST_CASE("families: what a norm of queries or keys does is seen") {
+  for (const char* family : {"qwen3", "olmo2"})
+    for (const char* norm : {"q_norm", "k_norm"}) {
+      Golden golden = read_golden("plain", family);
+      for (double& w : golden.tensors.at("param.model.layers.1.self_attn." + std::string(norm) + ".weight").data) w = 1;
+      INFO(family << " without the weights of " << norm);
+      CHECK(error_of(golden) > limit);
+    }
+}
+
+TEST_CASE("families: options that fit no model are refused with the key and what to change") {
+  CHECK_THAT(refused_options("smollm3", {{"no_rope_layers", std::vector<double>{1, 0, 1}}}),
+             Catch::Contains("no_rope_layers has 3 numbers, and there are 4 layers (num_hidden_layers)"));
+  CHECK_THAT(refused_options("smollm3", {{"no_rope_layers", std::vector<double>{1, 0, 1, 2}}}),
+             Catch::Contains("no_rope_layers holds 2; every number must be 0 or 1"));
+  CHECK(refused_options("smollm3", {{"no_rope_layers", std::vector<double>{1, 0, 1, 0, 0}}}) == "accepted");
+  CHECK_THAT(refused_options("gpt_neox", {{"rotary_pct", 0.1}}),
+             Catch::Contains("a share of 0.1 of heads of 32 is 3 channels; rotary embedding needs an even number"));
+  CHECK_THAT(
+      refused_options("phi3", {{"rope_type", std::string("longrope")},
+                               {"partial_rotary_factor", 0.75},
+                               {"rope_short_factor", std::vector<double>(16, 1.0)},
+                               {"rope_long_factor", std::vector<double>(16, 1.0)}}),
+      Catch::Contains("rope_short_factor has 16 numbers; rope_type 'longrope' needs 12, half of the channels of a "
+                      "head that are turned (24)"));
+}
+
+TEST_CASE("families: their directories give the losses of transformers", "[from]") {
+  const auto losses = nlohmann::json::parse(std::ifstream(directories / "expected.json")).at("loss");
+  CHECK(losses.size() == 11);
+  const std::set<std::string> as_llama = {"mistral", "ministral", "internlm3"};
+  for (const auto& [name, loss] : losses.items()) {
+    INFO(name);
+    CHECK(config_from(directories / name).section("model").string("plugin") == (as_llama.count(name) ? "llama" : name));
+    CHECK(loss_of(directories / name) == Approx(loss.get<double>()).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("families: keys of config.json that change the mathematics are refused", "[from]") {
+  const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
+      {"qwen3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", "`use_sliding_window` is true"},
+      {"qwen3", "\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1", "`attention_dropout` is 0.1"},
+      {"qwen3", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is not known here"},
+      {"olmo2", "\"vocab_size\"", "\"clip_qkv\": 8.0, \"vocab_size\"", "`clip_qkv` is 8.0: clipped queries"},
+      {"olmo2", "\"vocab_size\"", "\"head_dim\": 8, \"vocab_size\"", "`head_dim` is not known here"},
+      {"phi3", "\"sliding_window\": null", "\"sliding_window\": 32",
+       "`sliding_window` is 32, below max_position_embeddings, 64"},
+      {"phi3", "\"rope_type\": \"longrope\"", "\"rope_type\": \"yarn\"", "`rope_parameters.rope_type` must be one of"},
+      {"phi3", "\"embd_pdrop\": 0.0", "\"embd_pdrop\": 0.1", "`embd_pdrop` is 0.1"},
+      {"smollm3", "\"full_attention\"", "\"sliding_attention\"", "`layer_types` is"},
+      {"granite", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
+      {"gpt_neox", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.1", "`hidden_dropout` is 0.1"},
+      {"minicpm", "\"vocab_size\"", "\"sparse_config\": {\"topk\": 64}, \"vocab_size\"",
+       "`sparse_config.topk` is not known"},
+      {"internlm2", "\"vocab_size\"", "\"attention_bias\": true, \"vocab_size\"", "`attention_bias` is not known here"},
+      {"internlm3", "\"vocab_size\"", "\"qkv_bias\": true, \"vocab_size\"", "`qkv_bias` is true: biases on q, k and v"},
+      {"ministral", "\"sliding_window\": 64", "\"sliding_window\": 63", "`sliding_window` is 63, below"},
+  };
+  for (const auto& [name, from, to, told] : cases) {
+    const eng::test::Scratch scratch;
+    fs::copy(directories / name, scratch / name);
+    edit(scratch / name / "config.json", from, to);
+    INFO(name << " " << to);
+    CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { config_from(scratch / name); }), Catch::Contains(told));
+  }
+}
+
+}  // namespace families_test
