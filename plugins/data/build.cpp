@@ -2,14 +2,10 @@
 #include "build.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <filesystem>
-#include <map>
 #include <mutex>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "failure.hpp"
@@ -19,83 +15,6 @@
 
 namespace text_data {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The state of a file (size, time) when a fact about it was found.
-using Identity = std::tuple<std::string, dev_t, ino_t, off_t, time_t, long>;
-
-Identity identity(const InputFile& file) {
-  const struct stat& s = file.status();
-  return {file.path(), s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
-}
-
-// Facts that need a whole file to be read. They are kept as long as this process lives, because a run first builds and
-// then opens.
-template <class Value>
-class Memory {
- public:
-  bool find(const Identity& key, Value& value) {
-    const std::lock_guard lock(mutex_);
-    const auto found = known_.find(key);
-    if (found == known_.end()) return false;
-    value = found->second;
-    return true;
-  }
-  void keep(const Identity& key, const Value& value) {
-    const std::lock_guard lock(mutex_);
-    known_[key] = value;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<Identity, Value> known_;
-};
-
-Memory<Digest>& sources() {
-  static Memory<Digest> all;
-  return all;
-}
-Memory<TokenFile>& scanned() {
-  static Memory<TokenFile> all;
-  return all;
-}
-
-class Watch {
- public:
-  Watch(const eng_data_watch* watch, uint64_t total) : watch_(watch), total_(total) {}
-  void add(uint64_t bytes) {
-    done_ += bytes;
-    if (watch_ == nullptr || watch_->report == nullptr) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    tell();
-  }
-  void tell() const {
-    if (watch_ != nullptr && watch_->report != nullptr && watch_->report(watch_, done_, total_, tokens) == 0)
-      throw Failure(ENG_UNAVAILABLE, "[data] the build was stopped; nothing was kept");
-  }
-  uint64_t tokens = 0;
-
- private:
-  const eng_data_watch* watch_;
-  uint64_t total_, done_ = 0;
-  std::chrono::steady_clock::time_point last_{};
-};
-
-Digest digest_of(InputFile& file, Watch& watch) {
-  Digest digest{};
-  if (sources().find(identity(file), digest)) {
-    watch.add(file.size());
-    return digest;
-  }
-  Hash hash;
-  file.on_read = [&](uint64_t bytes) { watch.add(bytes); };
-  file.each_piece(0, file.size(), [&](std::string_view piece) { hash.add(piece); });
-  sources().keep(identity(file), hash.digest());
-  return hash.digest();
-}
 
 // Everything that the result depends on.
 Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& watch) {
@@ -203,9 +122,7 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
   header.vocabulary = tokenizer.info().vocabulary;
   header.eot = request.eot;
   header.key = key;
-  const std::string& hash = tokenizer.info().hash;
-  for (std::size_t i = 0; i < header.tokenizer.size() && 2 * i + 1 < hash.size(); ++i)
-    header.tokenizer[i] = static_cast<unsigned char>(std::stoi(hash.substr(2 * i, 2), nullptr, 16));
+  set_tokenizer(header, tokenizer);
   TokenWriter writer(path, header);
   std::vector<int32_t> between;
   if (request.eot < 0) tokenizer.encode(request.separator, between);
@@ -235,11 +152,7 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
     each_document(
         file, request.reading, format,
         {[&] { batcher.begin(); }, [&](std::string_view text) { batcher.text(text); }, [&] { batcher.end(); }}, seen);
-    Digest digest{};
-    if (!sources().find(identity(file), digest)) {
-      throw Failure(ENG_DATA_LOSS,
-                    "[data] " + name + ": the file changed while it was read; start again when it is complete");
-    }
+    check_same(file);
   }
   batcher.finish();
   encoders.finish();
@@ -250,40 +163,15 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
 }  // namespace
 
 Built build(const BuildRequest& request, const Tokenizer& tokenizer, const eng_data_watch* watch_of_host) {
-  uint64_t bytes = 0;
-  for (const std::string& path : request.files) bytes += InputFile(path).size();
-  Watch watch(watch_of_host, 2 * bytes);  // they are read twice: for the name, and for the tokens
+  Watch watch(watch_of_host, request.files);
   const Digest key = key_of(request, tokenizer, watch);
-  const std::string path = (fs::path(request.folder) / (hexadecimal(key) + ".tokens")).string();
-  Built built;
-  std::error_code ignored;
-  const auto open = [&] {
-    const Identity now = identity(InputFile(path));
-    if (!scanned().find(now, built.file)) {
-      built.file = open_token_file(path);
-      if (built.file.header.magic[0] == 0 || built.file.header.key != key)
-        throw Failure(ENG_DATA_LOSS,
-                      "[data] " + path + " does not have the content that its name stands for: remove it");
-      scan(built.file, 0);
-      scanned().keep(now, built.file);
-    }
-  };
-  if (fs::exists(path, ignored)) {
-    try {
-      open();
-      built.reused = true;
-      return built;
-    } catch (const Failure& failure) {
-      if (failure.status != ENG_DATA_LOSS && failure.status != ENG_INVALID) throw;  // damaged: made again
-    }
-  }
-  uint32_t threads = watch_of_host != nullptr ? watch_of_host->threads : 0;
-  if (threads == 0)
-    threads =
-        std::clamp(host_threads ? host_threads->count(host_threads) : std::thread::hardware_concurrency(), 1u, 256u);
-  write_tokens(request, tokenizer, path, key, threads, watch);
-  open();
-  return built;
+  return find_or_make(request.folder, key, [&](const std::string& path) {
+    uint32_t threads = watch_of_host != nullptr ? watch_of_host->threads : 0;
+    if (threads == 0)
+      threads =
+          std::clamp(host_threads ? host_threads->count(host_threads) : std::thread::hardware_concurrency(), 1u, 256u);
+    write_tokens(request, tokenizer, path, key, threads, watch);
+  });
 }
 
 }  // namespace text_data

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/data.h"
+#include "kept_tokens.hpp"
 #include "text_format.hpp"
-#include "token_file.hpp"
-#include "tokenizer.hpp"
 
 namespace text_data {
 
@@ -20,11 +18,6 @@ struct BuildRequest {
   int32_t eot = -1;       // token after each document; -1: none
   bool special = false;   // with the tokenizer's ids around each document
   std::string folder;     // where the file goes
-};
-
-struct Built {
-  TokenFile file;  // scanned
-  bool reused = false;
 };
 
 // Finds the file that was made from the same texts, by the same tokenizer, in the same way; otherwise makes it. A file

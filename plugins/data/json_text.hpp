@@ -24,10 +24,9 @@ inline std::string json_reason(const std::string& what) {
   return printable(at == std::string::npos ? what : what.substr(at + 2));
 }
 
-// Throws Failure(ENG_INVALID) for text that is not JSON, and for JSON nested deeper than any tokenizer needs. (A
-// callback of the parser could count the levels, but then each value would cost a walk over its neighbours.)
-inline nlohmann::json parse_json(const std::string& text, const std::string& file) {
-  constexpr int deepest = 32;
+// Throws Failure(ENG_INVALID) for JSON nested deeper than `deepest`. (A callback of the parser could count the levels,
+// but then each value would cost a walk over its neighbours.)
+inline void check_json_depth(const std::string& text, const std::string& file, int deepest) {
   int depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -43,6 +42,11 @@ inline nlohmann::json parse_json(const std::string& text, const std::string& fil
     if (depth > deepest)
       throw Failure(ENG_INVALID, file + ": nests deeper than " + std::to_string(deepest) + " levels");
   }
+}
+
+// Throws Failure(ENG_INVALID) for text that is not JSON, and for JSON nested deeper than any tokenizer needs.
+inline nlohmann::json parse_json(const std::string& text, const std::string& file) {
+  check_json_depth(text, file, 32);
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {

@@ -170,10 +170,11 @@ std::string of_another_task(const std::vector<std::string>& names) {
   constexpr const char* write =
       " and write it as {\"text\": \"...\"}. A line is read as one text, which is learnt whole";
   if (any({"messages", "conversations", "conversation", "dialog", "dialogue"}))
-    return std::string(
-               ". Chat data are not read yet: make one text of each conversation, for example by "
-               "tokenizer.apply_chat_template(messages, tokenize=False) of transformers,") +
-           write;
+    return ". Chat data are read by [data] plugin = \"chat\", which trains the answers. To learn all of each "
+           "conversation as "
+           "a text, make one text of it first, for example by tokenizer.apply_chat_template(messages, tokenize=False) "
+           "of "
+           "transformers, and write it as {\"text\": \"...\"}";
   if (any({"chosen", "rejected"}))
     return std::string(
                ". Pairs of preferred answers are read by [data] plugin = \"pairs\", with the loss preference; for "
@@ -181,7 +182,11 @@ std::string of_another_task(const std::vector<std::string>& names) {
                "training, join prompt and answer to one text") +
            write;
   if (any({"instruction", "prompt", "completion", "response", "question", "answer"}))
-    return std::string(". Instruction data in several fields are not read yet: join the fields to one text") + write;
+    return std::string(
+               ". Instruction data in several fields are read by [data] plugin = \"chat\"; for plain training, join "
+               "the "
+               "fields to one text") +
+           write;
   return "";
 }
 

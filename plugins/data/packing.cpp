@@ -43,7 +43,7 @@ void Packing::fit() {
     }
     const auto [room, sample] = *to;
     open.erase(to);
-    if (room > n) open.emplace(room - n, sample);
+    if (room > n && !alone_) open.emplace(room - n, sample);
     samples[sample].push_back(part);
   }
   for (std::vector<uint32_t>& sample : samples) {

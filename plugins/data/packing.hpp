@@ -31,7 +31,8 @@ class Packing {
   static constexpr std::size_t window = 65536;
 
   Packing() = default;
-  explicit Packing(uint64_t length) : length_(length) {}
+  // `alone`: each document, or part of one, has a sample of its own.
+  explicit Packing(uint64_t length, bool alone = false) : length_(length), alone_(alone) {}
   // A document, tokens [begin, end) of the stream. One of a single token teaches nothing and is left out.
   void add(uint64_t begin, uint64_t end);
   void finish();
@@ -49,6 +50,7 @@ class Packing {
  private:
   void fit();
   uint64_t length_ = 1, tokens_ = 0;
+  bool alone_ = false;
   std::vector<Document> waiting_;    // of this window
   std::vector<Document> documents_;  // sample by sample
   std::vector<uint64_t> first_;      // of each sample, in documents_; one more at the end

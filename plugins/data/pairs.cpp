@@ -15,6 +15,7 @@
 #include "files.hpp"
 #include "hash.hpp"
 #include "json_text.hpp"
+#include "lines.hpp"
 #include "notes.hpp"
 #include "options.hpp"
 #include "source.hpp"
@@ -25,8 +26,6 @@
 
 namespace text_data {
 namespace {
-
-constexpr std::size_t longest_pair_line = std::size_t{64} << 20;
 
 // Tokens [first, first + length) of the source, without the one behind the last label. The labels of the tokens before
 // `trained` do not count.
@@ -66,20 +65,11 @@ class PairReader {
     Reading reading;
     reading.format = "jsonl";
     const TextFormat format = text_format(file, reading);
-    ContentReader content(file, format.packed);
-    path_ = path, line_ = 0;
-    std::string rest, piece(piece_bytes, '\0');
-    for (std::size_t got = piece.size(); got == piece.size();) {
-      got = content.read(piece.data(), piece.size());
-      rest.append(piece, 0, got);
-      std::size_t begin = 0;
-      for (std::size_t end = 0; (end = rest.find('\n', begin)) != std::string::npos; begin = end + 1)
-        line(rest.substr(begin, end - begin));
-      rest.erase(0, begin);
-      if (rest.size() > longest_pair_line) ++line_, fail("the line is longer than 64 MiB, the limit");
-    }
-    line(rest);
-    file.check_same();
+    path_ = path;
+    each_line(file, format.packed, 0, [&](std::string_view text, uint64_t number) {
+      line_ = number;
+      line(std::string(text));
+    });
   }
 
   void finish() {
@@ -112,15 +102,13 @@ class PairReader {
       fail(std::string("no field \"") + name + "\": a " + (source_.unpaired ? "row" : "pair") + " is " + form());
     if (!found->is_string())
       fail(std::string("field \"") + name + "\" is a " + found->type_name() + ", not a string" +
-           (found->is_array() ? ": chat data are not read yet; write each answer as one text, for example by "
+           (found->is_array() ? ": chats are not read as pairs yet; write each answer as one text, for example by "
                                 "tokenizer.apply_chat_template of transformers"
                               : ""));
     return found->get_ref<const std::string&>();
   }
 
   void line(const std::string& text) {
-    ++line_;
-    if (text.find_first_not_of(" \t\r") == std::string::npos) return;
     nlohmann::json row;
     try {
       row = nlohmann::json::parse(text);

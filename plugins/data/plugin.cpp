@@ -199,6 +199,104 @@ end. skip: the pair is left out. How many were cut or left out is printed; with 
 left out, too."""
 
 [[provides]]
+kind = 'eng.data/1'
+name = 'chat'
+summary = 'Conversations, of which the answers train: written by a chat template, with masks; from JSON Lines'
+
+[provides.options.paths]
+type = 'strings'
+required = true
+resume = 'note'
+help = """Files or patterns as for text: JSON Lines, also compressed by gzip or zstd. A row has messages (role, content, \
+tool_calls) and perhaps tools; or ShareGPT's conversations; or instruction, input and output; or prompt and completion."""
+
+[provides.options.format]
+type = 'string'
+default = 'auto'
+choices = ['auto', 'jsonl']
+names = 'eng.documents/1'
+help = """What the files are. auto: what a format of a plugin claims, else JSON Lines. Another word: the format of a plugin; each of \
+its documents is then a row, written as JSON."""
+
+[provides.options.field]
+type = 'string'
+default = 'messages'
+help = 'The field with the list of messages. A row without it may have one of the other forms'
+
+[provides.options.errors]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'replace']
+help = 'What to do with bytes that are not UTF-8. stop: an error that names the line. replace: they are read as U+FFFD'
+
+[provides.options.missing]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'skip']
+help = 'What to do with a row that has no messages, or null. stop: an error that names the line. skip: it is left out; how many were is printed'
+
+[provides.options.tokenizer]
+type = 'string'
+default = 'bytes'
+help = 'Values as for the source text; most often the folder of the model'
+
+[provides.options.chat_template]
+type = 'string'
+default = ''
+help = """A file with the chat template (Jinja), or a tokenizer_config.json. Empty: that of the folder of the tokenizer, in \
+chat_template.jinja, chat_template.json or tokenizer_config.json"""
+
+[provides.options.date]
+type = 'string'
+default = ''
+help = 'The day that the template writes where it asks for the date of today, such as 2024-07-26. Empty: such a template is an error'
+
+[provides.options.train_on]
+type = 'string'
+default = 'assistant'
+choices = ['assistant', 'last', 'all']
+help = """The tokens that train. assistant: those of all answers, with the token that ends each. last: those of the last answer. all: \
+all tokens. A message with weight = 0 or train = false does not train (with all, it does)."""
+
+[provides.options.on_empty]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'skip']
+help = 'What to do with a row that trains no token. stop: an error that names the line. skip: it is left out; how many were is printed'
+
+[provides.options.too_long]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'cut', 'skip']
+help = """What to do with a conversation that is longer than a sample. stop: an error that names the line. cut: it loses its end. skip: it \
+is left out. How many were left out, or lost a part of an answer, is printed."""
+
+[provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 1.0
+help = """Share of the conversations held out of training, by their tokens, 0.5 at most, spread evenly. 0: none. 1: all, for engine eval. \
+With validation_paths, nothing is held out of paths unless this is set."""
+
+[provides.options.validation_paths]
+type = 'strings'
+default = []
+help = 'Files or patterns, as in paths, that are held out of training. A file that paths names as well is not trained on'
+
+[provides.options.pack]
+type = 'bool'
+default = false
+help = """Put several whole conversations into a sample, side by side: none sees another one, and each counts its positions from 0. For \
+models that read segments. Without it, a sample is one conversation and padding."""
+
+[provides.options.cache]
+type = 'string'
+resume = 'free'
+default = '.engine-cache'
+help = 'Folder for files of tokens, relative to the configuration file'
+
+[[provides]]
 kind = 'eng.tokenizer/1'
 name = 'auto'
 summary = 'The one of the others that fits the path'
@@ -252,6 +350,7 @@ const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(name, "text") == 0) return &text_data::text_table;
   if (std::strcmp(name, "tokens") == 0) return &text_data::tokens_table;
   if (std::strcmp(name, "pairs") == 0) return &text_data::pairs_table;
+  if (std::strcmp(name, "chat") == 0) return &text_data::chat_table;
   return nullptr;
 }
 

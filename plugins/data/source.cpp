@@ -10,6 +10,7 @@
 #include "files.hpp"
 #include "options.hpp"
 #include "token_file.hpp"
+#include "tokenizer.hpp"
 
 namespace text_data {
 namespace {
@@ -49,8 +50,8 @@ void pack_source(Source& source, const DataFiles& files) {
   if (std::max(source.stream.size(), source.held.size()) > Document::most_start ||
       source.length > Document::most_length)
     refuse("pack: at most 2^40 tokens, in samples of up to 2^23 - 1, can be packed");
-  for (Packing& packing : source.packing) packing = Packing(source.length);
-  source.held_packing = Packing(source.length);
+  for (Packing& packing : source.packing) packing = Packing(source.length, source.alone);
+  source.held_packing = Packing(source.length, source.alone);
   Packing none;
   pack_documents(source.starts, source.stream.size(), files.share == 1 ? 0 : files.share, source.packing[0],
                  source.packing[1]);
@@ -78,6 +79,14 @@ const InputFile* read_document(Stream& stream, const Document& part, int32_t* to
   return changed;
 }
 
+// Values of masked tokens to ids, and to labels where they are trained.
+void unmask(uint64_t length, int32_t* tokens, int32_t* labels) {
+  for (uint64_t t = 0; t < length; ++t) {
+    tokens[t] /= 2;
+    if (labels[t] != ENG_IGNORE_LABEL) labels[t] = labels[t] % 2 != 0 ? labels[t] / 2 : ENG_IGNORE_LABEL;
+  }
+}
+
 const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Document> parts,
                              void* const* values) {
   auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
@@ -97,6 +106,7 @@ const InputFile* read_packed(const Source& source, Stream& stream, std::span<con
   std::fill(tokens + at, tokens + source.length, 0);
   std::fill(labels + at, labels + source.length, ENG_IGNORE_LABEL);
   put(at, source.length - at, ENG_PADDING_SEGMENT);
+  if (source.masked) unmask(source.length, tokens, labels);
   return nullptr;
 }
 
@@ -132,6 +142,15 @@ eng_data_request complete(const eng_data_request* given) {
 
 std::string base_of(const eng_data_request& request) {
   return request.base_dir == nullptr ? "" : request.base_dir;
+}
+
+void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const eng_data_request& request,
+                      bool may_be_unknown) {
+  if ((may_be_unknown && request.vocabulary == 0) || request.vocabulary >= tokenizer.info().vocabulary) return;
+  const std::string ids = std::to_string(tokenizer.info().vocabulary);
+  throw Failure(ENG_INVALID, "[data] tokenizer = \"" + name + "\" has " + ids +
+                                 " token ids, but the model's vocabulary is " + std::to_string(request.vocabulary) +
+                                 ": set [model] vocab_size to " + ids + " or more");
 }
 
 DataFiles data_files(const eng_options* options, const eng_data_request& request) {

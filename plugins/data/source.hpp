@@ -15,6 +15,8 @@
 
 namespace text_data {
 
+class Tokenizer;
+
 struct Source {
   uint32_t files = 0;
   uint64_t seed = 0, length = 0;
@@ -25,7 +27,9 @@ struct Source {
   Stream held;  // of the held-out files: every token once; the last window is padded
   uint64_t held_windows() const { return held.size() < 2 ? 0 : (held.size() - 2) / length + 1; }
 
-  bool pack = false;
+  bool pack = false;    // samples hold whole documents
+  bool alone = false;   // with `pack`: each sample holds one
+  bool masked = false;  // with `pack`: the values are those of masked tokens (chat/masked_tokens.hpp)
   std::vector<uint64_t> starts, held_starts;  // of documents, while the source is opened
   Packing packing[2], held_packing;           // of the stream's splits, and of `held`
   std::size_t segments = 0, positions = 0;    // the place of these fields among those that are read; 0: not read
@@ -44,6 +48,9 @@ struct DataFiles {
 };
 DataFiles data_files(const eng_options* options, const eng_data_request& request);
 
+// Throws Failure if the model has fewer ids than the tokenizer `name`. `may_be_unknown`: the vocabulary may be 0.
+void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const eng_data_request& request,
+                      bool may_be_unknown);
 // Takes the fields that the option `pack` and the request ask for.
 void take_fields(Source& source, const eng_options* options, const eng_data_request& request);
 // The host's request in the size that this plugin knows, whichever version the host has.

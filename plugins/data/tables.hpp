@@ -7,7 +7,7 @@
 
 namespace text_data {
 
-extern const eng_data text_table, tokens_table, pairs_table;
+extern const eng_data text_table, tokens_table, pairs_table, chat_table;
 const eng_tokenizer* tokenizer_table(const char* name);  // NULL: no such tokenizer
 
 }  // namespace text_data

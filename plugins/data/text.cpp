@@ -3,7 +3,6 @@
 // tokens, and large plain files are read in place. For all other tokenizers the tokens are made once and kept in a
 // file.
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -102,15 +101,6 @@ class ByteStream {
   std::vector<uint64_t>* starts_;
   std::string path_;  // of the file that is read
 };
-
-void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const eng_data_request& request,
-                      bool may_be_unknown) {
-  if ((may_be_unknown && request.vocabulary == 0) || request.vocabulary >= tokenizer.info().vocabulary) return;
-  const std::string ids = std::to_string(tokenizer.info().vocabulary);
-  throw Failure(ENG_INVALID, "[data] tokenizer = \"" + name + "\" has " + ids +
-                                 " token ids, but the model's vocabulary is " + std::to_string(request.vocabulary) +
-                                 ": set [model] vocab_size to " + ids + " or more");
-}
 
 Reading reading_of(const eng_options* options) {
   return {get_string(options, "format"), get_string(options, "field"), get_string(options, "errors") == "replace",
@@ -219,11 +209,7 @@ eng_status build_tokens(const eng_options* options, const eng_data_request* give
         done = build(wanted, *tokenizer, &watch);
         built.reused = built.reused != 0 && done.reused ? 1 : 0;
       }
-      built.tokens = done.file.tokens;
-      built.documents = done.file.documents;
-      if (done.file.path.size() >= sizeof(built.path))
-        throw Failure(ENG_INVALID, "[data] cache: the path is too long: " + done.file.path);
-      std::snprintf(built.path, sizeof(built.path), "%s", done.file.path.c_str());
+      tell_built(done, built);
     }
     std::memcpy(out, &built, std::min<std::size_t>(sizeof(built), out->struct_size));
   });

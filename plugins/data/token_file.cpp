@@ -214,7 +214,15 @@ std::string describe(const TokenFile& file, bool scanned) {
   if (file.documents > 0) text += "documents: " + std::to_string(file.documents) + "\n";
   if (file.header.magic[0] != 0) {
     const TokenHeader& h = file.header;
-    text += "vocabulary: " + std::to_string(h.vocabulary) + "\nlargest id: " + std::to_string(h.largest) + "\n";
+    text += "vocabulary: " + std::to_string(h.vocabulary) +
+            "\nlargest id: " + std::to_string(h.masked != 0 ? h.largest / 2 : h.largest) + "\n";
+    if (h.masked != 0) {
+      text += "trained tokens: " + std::to_string(h.trained) + "\n";
+      for (const auto& [what, rows] : {std::pair("without messages", h.skipped),
+                                       std::pair("that train no token", h.empty), std::pair("too long", h.too_long)})
+        if (rows > 0) text += std::string("left out, ") + what + ": " + std::to_string(rows) + "\n";
+      if (h.cut > 0) text += "cut: " + std::to_string(h.cut) + "\n";
+    }
     if (h.eot >= 0) text += "end of text: " + std::to_string(h.eot) + "\n";
     text += "tokenizer: " + hexadecimal(h.tokenizer) + "\nmade from: " + hexadecimal(h.key) + "\n";
     text += "content: " + hexadecimal(h.token_hash) + "\n";

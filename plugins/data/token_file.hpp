@@ -28,7 +28,11 @@ struct TokenHeader {
   Digest key;               // of what it was made from; its name
   Digest tokenizer;         // of the tokenizer
   uint64_t skipped, wrong;  // rows without a text, and bytes that are no text, of what it was made from
-  char reserved[96];
+  uint64_t masked;          // 1: a value is 2 * id, and 1 more if the token is trained
+  uint64_t trained;         // tokens of masked ones, and rows that were left out for want of one
+  uint64_t empty;
+  uint64_t too_long, cut;  // rows that were left out, and that lost their end
+  char reserved[56];
   Digest header_hash;  // of all bytes before
 };
 static_assert(sizeof(TokenHeader) == 256);
@@ -77,7 +81,8 @@ class TokenWriter {
   void begin_document() { documents_.push_back(header_.tokens); }
   void add(const int32_t* ids, std::size_t count);
   uint64_t tokens() const { return header_.tokens; }
-  TokenHeader finish(uint64_t skipped = 0, uint64_t wrong = 0);  // these two for the header
+  void set_masks(uint64_t trained, uint64_t empty, uint64_t too_long, uint64_t cut);  // for the header
+  TokenHeader finish(uint64_t skipped = 0, uint64_t wrong = 0);                       // these two for the header
 
  private:
   void write(const void* data, std::size_t size);

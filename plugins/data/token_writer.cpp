@@ -94,6 +94,10 @@ void TokenWriter::add(const int32_t* ids, std::size_t count) {
   header_.tokens += count;
 }
 
+void TokenWriter::set_masks(uint64_t trained, uint64_t empty, uint64_t too_long, uint64_t cut) {
+  header_.trained = trained, header_.empty = empty, header_.too_long = too_long, header_.cut = cut;
+}
+
 TokenHeader TokenWriter::finish(uint64_t skipped, uint64_t wrong) {
   header_.skipped = skipped, header_.wrong = wrong;
   header_.token_hash = hash_.digest();

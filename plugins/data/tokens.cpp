@@ -34,6 +34,11 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
       TokenFile file = open_token_file(path, dtype, request.vocabulary);
       if (!taken.insert(file.path).second) continue;
       ++source->files;
+      if (file.header.masked != 0)
+        throw Failure(ENG_INVALID,
+                      "[data] " + path +
+                          " holds chat data with masks, which only [data] plugin = \"chat\" reads: give it "
+                          "the rows that this file was made from");
       if (file.header.vocabulary > request.vocabulary) {
         throw Failure(ENG_INVALID, "[data] " + path + " was made by a tokenizer of " +
                                        std::to_string(file.header.vocabulary) + " ids, but the model's vocabulary is " +

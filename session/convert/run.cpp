@@ -118,7 +118,7 @@ void datasets(Job& job) {
           ends(".jsonl") || ends(".json") || ends(".txt") || ends(".gz") || ends(".zst") || ends(".ndjson");
       if (!plain)
         job.out.note(fmt::format(
-            "`{}` = {} of type \"{}\": chats and instructions are not read: make one text of each first (docs/data.md)",
+            "`{}` = {} of type \"{}\": chats and instructions are read by data.plugin = \"chat\" (docs/data.md)",
             path->origin, shown(*path), printable(kind, 80)));
       else if (!local)
         job.out.note(

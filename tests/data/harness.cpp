@@ -84,8 +84,13 @@ uint64_t bytes_of(const std::string& text) {
 // Settings that the user left out take the defaults of the description.
 Settings complete(Settings settings) {
   static const toml::table description = toml::parse(plugin().describe());
-  const int source = settings.source == "text" ? 0 : settings.source == "tokens" ? 1 : 2;
-  const toml::table& options = *description["provides"][source]["options"].as_table();
+  const toml::table options = [&] {
+    for (const toml::node& provided : *description["provides"].as_array())
+      if (provided.as_table()->at_path("name").value_or("") == settings.source &&
+          provided.as_table()->at_path("kind").value_or("") == std::string_view(ENG_DATA_KIND))
+        return *provided.as_table()->at_path("options").as_table();
+    throw std::runtime_error("no source " + settings.source);
+  }();
   for (const auto& [key, value] : settings.numbers) settings.given.insert(key);
   for (const auto& [key, value] : settings.strings) settings.given.insert(key);
   for (const auto& [key, option] : options) {

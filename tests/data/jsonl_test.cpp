@@ -70,14 +70,17 @@ TEST_CASE_METHOD(Jsonl, "a bad line is named") {
 TEST_CASE_METHOD(Jsonl, "rows of chats and instructions are told what is read") {
   const std::string chat =
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]})";
-  CHECK_THAT(read(chat),
-             Contains("a.jsonl:1: no field \"text\"; the line has \"messages\". Chat data are not read yet") &&
-                 Contains("apply_chat_template") && Contains("{\"text\": \"...\"}") && !Contains("set [data] field"));
+  CHECK_THAT(
+      read(chat),
+      Contains(
+          "a.jsonl:1: no field \"text\"; the line has \"messages\". Chat data are read by [data] plugin = \"chat\"") &&
+          Contains("apply_chat_template") && Contains("{\"text\": \"...\"}") && !Contains("set [data] field"));
   CHECK_THAT(read(chat, "messages"),
-             Contains("field \"messages\" is an array, not a string. Chat data are not read yet"));
-  CHECK_THAT(read(R"({"conversations": [{"from": "human", "value": "Hi"}]})"), Contains("Chat data are not read yet"));
+             Contains("field \"messages\" is an array, not a string. Chat data are read by [data] plugin = \"chat\""));
+  CHECK_THAT(read(R"({"conversations": [{"from": "human", "value": "Hi"}]})"),
+             Contains("Chat data are read by [data] plugin = \"chat\""));
   CHECK_THAT(read(R"({"instruction": "Add", "input": "1 2", "output": "3"})"),
-             Contains("Instruction data in several fields are not read yet") && !Contains("set [data] field"));
+             Contains("Instruction data in several fields are read by [data] plugin") && !Contains("set [data] field"));
   CHECK_THAT(read(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"), Contains("Pairs of preferred answers"));
   // One field of such a row can be the text.
   CHECK(read(R"({"instruction": "Add", "output": "33"})", "output") == "33");

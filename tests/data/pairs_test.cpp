@@ -104,7 +104,7 @@ TEST_CASE("rows that are no pairs are refused by line") {
   };
   CHECK_THAT(error(rows(1) + "{\"prompt\": \"a\"}\n"), Contains("rows.jsonl:2: no field \"chosen\""));
   CHECK_THAT(error(rows(1) + "{\"prompt\": 1}\n"), Contains("field \"prompt\" is a number, not a string"));
-  CHECK_THAT(error(R"({"prompt": "a", "chosen": [{}], "rejected": "b"})"), Contains("chat data are not read yet"));
+  CHECK_THAT(error(R"({"prompt": "a", "chosen": [{}], "rejected": "b"})"), Contains("chats are not read as pairs yet"));
   CHECK_THAT(error(R"({"prompt": "a", "chosen": "", "rejected": "b"})"), Contains("an answer has no token to train"));
   CHECK_THAT(error(rows(1) + "{\"prompt\": \"a\"\n"), Contains("rows.jsonl:2: not valid JSON"));
 }

@@ -206,7 +206,7 @@ def check_mistakes(engine):
         return engine("run", "config.toml", "--out", "none", 'data.paths=["rows.jsonl"]', *overrides, expect=code)
     good = {"prompt": "a", "chosen": "b", "rejected": "c"}
     assert "rows.jsonl:1: no field \"rejected\"" in data('{"prompt": "a", "chosen": "b"}')
-    assert "chat data are not read yet" in data(json.dumps({**good, "chosen": [{"role": "user"}]}))
+    assert "chats are not read as pairs yet" in data(json.dumps({**good, "chosen": [{"role": "user"}]}))
     assert "an answer has no token to train" in data(json.dumps({**good, "rejected": ""}))
     assert "too_long" in data(json.dumps({**good, "chosen": "x" * 50}))
     assert "longer than a sample" in data(json.dumps({**good, "chosen": "x" * 50}), "data.too_long=skip")

@@ -23,7 +23,7 @@ std::optional<Date> read_date(std::string_view text);
 
 struct Limits {
   static constexpr uint64_t template_bytes = uint64_t{1} << 20;
-  uint64_t steps = 20'000'000;               // of a rendering; 32 bytes of text that are made count as one
+  uint64_t steps = 10'000'000;               // of a rendering; 32 bytes of text that are made count as one
   uint64_t text_bytes = uint64_t{64} << 20;  // of one text
   int depth = 400;                           // of calls and nested parts
 };
