@@ -57,21 +57,6 @@ Config mixed(const std::string& data, const std::string& train = "") {
       train + "[data]\n" + data);
 }
 
-struct Refusal {
-  Exit exit = Exit::done;
-  std::string text, help;
-};
-
-template <class F>
-Refusal refusal(F call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return {e.exit(), e.what(), e.help()};
-  }
-  return {};
-}
-
 std::unique_ptr<Data> opened(const Config& config) {
   const Setup setup = make_plan_only(config, registry());
   return std::make_unique<Data>(registry(), config, 256, setup.model.fields);

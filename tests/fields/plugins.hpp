@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "session/config/schemas.hpp"
 #include "session/plugins/search.hpp"
 
@@ -26,6 +27,22 @@ inline eng::Registry& registry() {
 
 inline eng::Config config_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
   return eng::Config::parse(text, "c.toml", "/", overrides, schemas_of(registry()));
+}
+
+struct Refusal {
+  eng::Exit exit = eng::Exit::done;
+  std::string text, help;
+};
+
+// The error of a call; without one, Exit::done.
+template <class F>
+Refusal refusal(F call) {
+  try {
+    call();
+  } catch (const eng::Error& e) {
+    return {e.exit(), e.what(), e.help()};
+  }
+  return {};
 }
 
 }  // namespace fields_test

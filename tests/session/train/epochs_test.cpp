@@ -77,8 +77,8 @@ TEST_CASE("epochs: a run takes the steps that its data and its batch give", "[ep
 
 TEST_CASE("epochs: packed documents are counted as well", "[epochs]") {
   const Folder folder;
-  RunRequest request = folder.request("config.toml", {"-train.steps", "train.epochs=0.1", "data.pack=true",
-                                                      "data.validation=0", "train.eval_every=0"});
+  RunRequest request = folder.request(
+      "config.toml", {"-train.steps", "train.epochs=0.1", "data.pack=true", "data.validation=0", "train.eval_every=0"});
   request.out = folder / "packed";
   Heard heard;
   CHECK(run(request, heard).exit == Exit::done);
