@@ -46,8 +46,8 @@ struct AnalysisEnd {
   std::vector<std::string> files = {};  // that the job wrote, in their order
 };
 
-// Opens a target for a job: as open_config, with a [job] that names a plugin. If neither `job` nor the target does, it is
-// the usual one of the plugins that are found without the target's [plugins] path.
+// Opens a target for a job: as open_config, with a [job] that names a plugin. If neither `job` nor the target does, it
+// is the usual one of the plugins that are found without the target's [plugins] path.
 Opened open_for_job(OpenRequest request, const std::string& job);
 // Does all of it on this rank. All ranks call it. What fails is reported to `member` and written to state.json, then
 // thrown.
