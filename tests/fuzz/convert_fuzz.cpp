@@ -23,10 +23,12 @@ eng::Option option(const char* key, eng::Type type) {
 const eng::PluginSchema& schema() {
   static const eng::PluginSchema made = [] {
     eng::PluginSchema plugin;
-    for (const char* key : {"beta1", "beta2", "eps", "weight_decay", "momentum"})
+    for (const char* key : {"beta1", "beta2", "eps", "weight_decay", "momentum", "alpha", "dropout"})
       plugin.options.push_back(option(key, eng::Type::number));
-    for (const char* key : {"hidden_size", "vocab_size"}) plugin.options.push_back(option(key, eng::Type::integer));
-    plugin.options.push_back(option("paths", eng::Type::strings));
+    for (const char* key : {"hidden_size", "vocab_size", "rank"})
+      plugin.options.push_back(option(key, eng::Type::integer));
+    for (const char* key : {"paths", "targets"}) plugin.options.push_back(option(key, eng::Type::strings));
+    plugin.options.push_back(option("frozen", eng::Type::string));
     plugin.presets["tiny"] = {{"hidden_size", int64_t{64}}, {"vocab_size", int64_t{512}}};
     return plugin;
   }();
@@ -39,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   eng::SchemaSource source;
   source.find = [](const std::string&, const std::string&) { return &schema(); };
   source.names = [](const std::string&) {
-    return std::vector<std::string>{"adamw", "sgd", "llama", "zero1", "zero2", "none", "fp32"};
+    return std::vector<std::string>{"adamw", "sgd", "llama", "zero1", "zero2", "none", "fp32", "lora", "preference"};
   };
   // After a zero byte: the launch line. Before it: a file.
   const std::string input(reinterpret_cast<const char*>(data), size);
