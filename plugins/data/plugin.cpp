@@ -157,6 +157,7 @@ in those of llm.c it is known, and the engine's and Megatron's have an index. -1
 )toml" SHARED_OPTIONS R"toml([[provides]]
 kind = 'eng.data/1'
 name = 'pairs'
+group = 2
 summary = 'Pairs of answers, of which the first is preferred, from JSON Lines; for the loss preference'
 
 [provides.options.paths]

@@ -109,7 +109,7 @@ struct SectionSchema {
 const std::vector<SectionSchema>& section_schemas();
 // The keys of each of [[optimizer.groups]], in addition to the plugin's keys that are marked per_group.
 const Schema& group_options();
-// The keys of each entry of [[observers]] or [[transforms]], in addition to its plugin's; nullptr for other sections.
+// The keys of each entry of [[observers]], [[transforms]] or [[data.sources]] beside its plugin's; nullptr for others.
 const Schema* entry_keys(const std::string& section);
 // The kind of their plugins: "eng.observer/1".
 std::string entry_kind(const std::string& section);

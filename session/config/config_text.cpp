@@ -29,6 +29,12 @@ void tell_entries(const std::string& section, const SchemaSource& plugins, std::
     }
 }
 
+// [[data.sources]]: the engine's keys of each; those of the plugins follow, as keys of [data].
+void tell_sources(std::string& out) {
+  out += "#\n# each [[data.sources]] has these, and the keys of its plugin\n";
+  for (const Option& option : *entry_keys("data.sources")) tell_option(option, out);
+}
+
 // [offload]: the options of each tier.
 void tell_tiers(const SchemaSource& plugins, std::string& out) {
   for (const std::string& name : plugins.names("eng.tier/1"))
@@ -83,6 +89,7 @@ std::string schema_text(const SchemaSource& plugins, const std::vector<std::stri
     out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section.name);
     for (const Option& option : section.options) tell_option(option, out);
     if (entry_keys(section.name)) tell_entries(section.name, plugins, out);
+    if (section.name == "data") tell_sources(out);
     if (section.name == "offload") tell_tiers(plugins, out);
     for (const std::string& name : names)
       if (const PluginSchema* plugin = whole || wanted(name) ? plugins.find(section.kind, name) : nullptr)

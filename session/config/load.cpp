@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "session/config/source.hpp"
+#include "session/config/mixture.hpp"
 #include "session/config/spelling.hpp"
 #include "session/config/words.hpp"
 
@@ -121,7 +121,10 @@ struct Resolver {
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
     auto* tables = wrong.code ? nullptr : std::get_if<Tables>(&value);
-    if (tables && entry_keys(schema.name))
+    if (tables && schema.name == "data")
+      for (Problem& problem : mixture_problems(*tables, given.place, document, plugins))
+        add(schema.name, std::move(problem));
+    else if (tables && entry_keys(schema.name))
       for (Problem& problem : entry_problems(schema.name, *tables, given.place, plugins))
         add(schema.name, std::move(problem));
     else if (tables)
@@ -242,6 +245,8 @@ struct Resolver {
     const std::string shown = printable(key, 80), here = "[" + schema.name + "]", plugin = plugin_name(schema);
     Names keys;
     for (const Option& option : options) keys.push_back(option.key);
+    for (const char* own : {"sources", "temperature"})  // of mixtures
+      if (schema.name == "data" && key != own && !find_option(options, own)) keys.emplace_back(own);
     const Names with = with_key(plugins, schema.kind, key);
     const Names elsewhere = owners(key);
     Problem problem{"E0105", "", given.key, keys_line(schema.name, options), "not a key of " + here, "", key, keys};
@@ -261,6 +266,8 @@ struct Resolver {
     } else {
       problem.code = "E0103";
       problem.message = fmt::format("unknown key `{}`", shown);
+      if (schema.name == "data" && is_engine_key("data", key))
+        problem.message = fmt::format("`{}` is for [[data.sources]], of which there are none", shown);
       if (const std::string tier = absent_tier(key, document, plugins); schema.name == "offload" && !tier.empty())
         problem.note = plugins.explain("eng.tier/1", tier);
       for (const Option& option : options)
@@ -315,13 +322,16 @@ struct Resolver {
   }
 
   Section resolve(const SectionSchema& schema) {
-    const PluginSchema* plugin = plugin_of(schema);
+    const Tables sources = schema.name == "data" ? sources_in(document) : Tables();
+    const PluginSchema* plugin = sources.empty() ? plugin_of(schema) : nullptr;
     const Option* named = find_option(schema.options, schema.names);
     // All its keys are the engine's. Of a word that is neither built in nor a plugin, its choices tell.
     const bool none = named && !named->required && plugin_name(schema).empty();  // [job] in a run
-    const bool alone = schema.kind.empty() || (!plugin && (none || is_late(schema) || !named->choices.empty()));
+    const bool alone =
+        schema.kind.empty() || !sources.empty() || (!plugin && (none || is_late(schema) || !named->choices.empty()));
     if (!plugin && !alone) no_plugin(schema);
-    Schema options = keys_of(schema, plugin, plugins);
+    Schema options = sources.empty() ? keys_of(schema, plugin, plugins)
+                                     : data_keys(schema, plugin, sources, plugin_name(schema), plugins);
     if (!plugin && named && !named->choices.empty())
       for (const std::string& name : plugins.names(schema.kind)) {
         auto& choices = const_cast<Option*>(find_option(options, schema.names))->choices;
@@ -329,7 +339,7 @@ struct Resolver {
       }
     add_named(options, plugins, [&](const std::string& key) {
       const auto* text = document.value<std::string>(schema.name, key);
-      return text ? *text : std::string();
+      return text && sources.empty() ? *text : std::string();  // a source has the options of its format
     });
     std::map<std::string, Setting> settings;
     for (const Option& option : options)

@@ -53,9 +53,10 @@ Document read_document(const std::filesystem::path& file);
 Document read_resolved(const std::string& text, const std::filesystem::path& file);
 Document read_resolved(const std::filesystem::path& file);
 
-// The faults in the entries of [[SECTION]], which stand at `place`; converts their values.
+// The faults in the entries of [[SECTION]], which stand at `place`; converts their values. `shared`: of
+// [[data.sources]], the section [data], which has what an entry lacks.
 Problems entry_problems(const std::string& section, Tables& entries, const TextRange& place,
-                        const SchemaSource& plugins);
+                        const SchemaSource& plugins, const Document::Part* shared = nullptr);
 
 // Removes the options of tiers that hold no state from the settings of [offload], unless they are given. Returns what
 // is wrong with those that stay.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "session/config/source.hpp"
+#include "session/config/mixture.hpp"
 #include "session/config/words.hpp"
 
 namespace eng {
@@ -24,6 +24,7 @@ const char* state_on(const std::map<std::string, Setting>& offload, const std::s
 }  // namespace
 
 Schema keys_of(const SectionSchema& section, const PluginSchema* plugin, const SchemaSource& plugins) {
+  if (section.name == "data") return data_keys(section, plugin, {}, "", plugins);
   Schema all = merged(section, plugin);
   if (section.name != "offload") return all;
   for (const std::string& tier : plugins.names(tier_kind))

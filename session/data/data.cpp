@@ -2,57 +2,84 @@
 #include "session/data/data.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <iterator>
+#include <cmath>
+#include <cstdio>
 
-#include "session/data/formats.hpp"
+#include "session/checksum.hpp"
 
 namespace eng {
 
 Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::vector<Field> fields)
-    : name_(config.section("data").string("plugin")),
-      length_(config.section("train").integer("sequence_length")),
+    : length_(config.section("train").integer("sequence_length")),
       fields_(std::move(fields)),
       check_(fields_, length_, vocabulary) {
-  const Section &section = config.section("data"), &train = config.section("train");
-  table_ = registry.table<eng_data>(ENG_DATA_KIND, name_);
-  const std::string base = config.base_dir().string();
-  const auto seed = static_cast<uint64_t>(train.integer("seed"));
-  std::vector<eng_field> wanted;
-  const Offered offered = fields_.size() > 2 ? offered_fields(config, registry, false) : Offered();
-  for (std::size_t f = 0; f < fields_.size(); ++f) {
-    const auto has = [&](const Field& field) { return field.name == fields_[f].name; };
-    const Neutral fill = neutral(fields_[f].name);
-    if (fill && std::none_of(offered.fields.begin(), offered.fields.end(), has)) {
-      rest_.emplace_back(f, fill);
-      continue;
-    }
-    own_.push_back(f);
-    if (fields_[f].name == ENG_FIELD_SEGMENTS) segments_ = f;
-    wanted.push_back({fields_[f].name.c_str(), fields_[f].dtype, 0});
+  for (const DataSource& source : data_sources(config, registry)) {
+    sources_.push_back(std::make_unique<Source>(registry, config, source, vocabulary, fields_));
+    if (!source.name.empty()) names_.push_back(source.name);
   }
-  const auto n = static_cast<uint32_t>(wanted.size());
-  eng_data_request request{sizeof(eng_data_request), n, seed, length_, vocabulary, base.c_str(), wanted.data()};
-  Options options(section);
-  Sink sink;
-  {
-    const FormatsInUse formats(registry, section);
-    sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "data plugin " + name_);
+  info_ = sources_[0]->info();
+  if (!names_.empty()) add_up(config);
+  if (names_.empty()) held_out_ = {{0, info_.validation_samples}};
+}
+
+// Adds up the facts of the sources. An epoch of the mixture may read a source more than once, or a part of it.
+void Data::add_up(const Config& config) {
+  const Section& section = config.section("data");
+  const uint32_t group = sources_[0]->of().group;
+  std::vector<DataSource> described;
+  std::vector<uint64_t> sizes;
+  for (const auto& source : sources_) {
+    described.push_back(source->of());
+    sizes.push_back(source->info().train_samples / group);
   }
-  info_.struct_size = sizeof(info_);
-  object_ = std::shared_ptr<void>(self_, table_.destroy);
-  sink.check(table_.describe(self_, &info_, sink.get()), Exit::data, "data plugin " + name_);
-  const char* end = std::find(info_.content_hash, std::end(info_.content_hash), '\0');
-  const auto hexadecimal = [](unsigned char c) { return std::isxdigit(c) != 0; };
-  if (end == info_.content_hash || end == std::end(info_.content_hash) ||
-      !std::all_of(static_cast<const char*>(info_.content_hash), end, hexadecimal))
-    throw Error(Exit::data,
-                fmt::format("data plugin {}: its content_hash is not hexadecimal text that ends in NUL", name_));
-  constexpr uint64_t most = uint64_t{1} << 62;
-  if ((!info_.train_samples && !info_.validation_samples) || info_.train_samples > most ||
-      info_.validation_samples > most)
-    throw Error(Exit::data, fmt::format("data plugin {} reports {} training samples and {} held out", name_,
-                                        info_.train_samples, info_.validation_samples));
+  const auto temperature = section.settings().find("temperature");
+  const bool given = temperature != section.settings().end() && section.has("temperature");
+  const std::vector<uint64_t> shares =
+      mixture_shares(described, sizes, given ? std::optional(section.number("temperature")) : std::nullopt);
+  mixture_ = Mixture(shares, group);
+  Checksum content;
+  eng_data_info all{};
+  all.struct_size = sizeof(all);
+  double documents = 0, padding = 0;
+  for (std::size_t k = 0; k < sources_.size(); ++k) {
+    const eng_data_info& one = sources_[k]->info();
+    const std::string text = fmt::format("{} {}\n", one.content_hash, shares[k]);
+    content.add(text.data(), text.size());
+    all.files += one.files, all.tokens += one.tokens, all.host_bytes += one.host_bytes;
+    all.vocabulary = std::max(all.vocabulary, one.vocabulary);
+    const double times =
+        sizes[k] ? static_cast<double>(shares[k]) / static_cast<double>(sizes[k]) : 0;  // that an epoch reads it
+    documents += times * static_cast<double>(one.documents), padding += times * static_cast<double>(one.padding);
+    held_out_.push_back({all.validation_samples, one.validation_samples});
+    all.validation_samples += one.validation_samples;
+  }
+  all.train_samples = mixture_.samples();
+  all.documents = static_cast<uint64_t>(std::llround(documents));
+  all.padding = static_cast<uint64_t>(std::llround(padding));
+  std::snprintf(all.content_hash, sizeof(all.content_hash), "%s", content.hex().c_str());
+  info_ = all;
+}
+
+Mixture::Place Data::place(int32_t split, uint64_t position) const {
+  if (names_.empty()) return {0, position};
+  if (split == ENG_SPLIT_TRAIN) return mixture_.at(position);
+  const auto after = [](uint64_t at, const HeldOut& part) { return at < part.first; };
+  const auto found = std::upper_bound(held_out_.begin(), held_out_.end(), position, after) - 1;
+  return {static_cast<std::size_t>(found - held_out_.begin()), position - found->first};
+}
+
+std::vector<std::string> Data::mixture_lines() const {
+  std::vector<std::string> out;
+  for (std::size_t k = 0; k < names_.size(); ++k) {
+    const auto samples = static_cast<double>(mixture_.samples(k)), all = static_cast<double>(mixture_.samples()),
+               own = static_cast<double>(sources_[k]->info().train_samples);
+    out.push_back(
+        fmt::format("source {}: {:.1f} % of the samples; an epoch of the mixture reads it {:.3g} times; {} "
+                    "samples, {} held out",
+                    names_[k], all > 0 ? 100 * samples / all : 0, own > 0 ? samples / own : 0,
+                    sources_[k]->info().train_samples, held_out_[k].samples));
+  }
+  return out;
 }
 
 Data::Data(int64_t sequence_length, int64_t vocabulary, std::vector<Field> fields)
@@ -82,36 +109,36 @@ double Data::padding() const {
   return positions > 0 ? static_cast<double>(info_.padding) / positions : 0;
 }
 
-void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {
+void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch, uint64_t end) const {
   const std::lock_guard lock(reading_);
   const std::size_t begin = batch.tokens.size(), n = static_cast<std::size_t>(rows * length_);
   batch.tokens.resize(begin + n, -1);  // what a plugin does not write stays invalid
   batch.labels.resize(begin + n, -1);
   batch.others.resize(fields_.size() - 2);
   for (auto& values : batch.others) values.resize((begin + n) * sizeof(int32_t), '\xff');
+  batch.parts.resize(names_.size());
   values_.resize(fields_.size());
-  wanted_.resize(own_.size());
   for (int64_t r = 0; r < rows; ++r, ++position) {
     const std::size_t at = begin + static_cast<std::size_t>(r * length_);
     values_[0] = batch.tokens.data() + at;
     values_[1] = batch.labels.data() + at;
     for (std::size_t f = 2; f < values_.size(); ++f) values_[f] = batch.others[f - 2].data() + at * sizeof(int32_t);
-    const bool none = split == ENG_SPLIT_VALIDATION && position >= info_.validation_samples;
-    Sink sink;
-    for (std::size_t k = 0; k < own_.size(); ++k) wanted_[k] = values_[own_[k]];
-    const eng_status status = table_.read(self_, split, none ? 0 : position, wanted_.data(), sink.get());
-    if (status != ENG_OK)
-      sink.check(status, Exit::data, "data plugin " + name_ + ", sample " + std::to_string(position));
-    for (const auto& [f, fill] : rest_)
-      fill(length_, segments_ ? static_cast<const int32_t*>(values_[segments_]) : nullptr, values_[f]);
-    check_.check(values_, name_, position);
+    const bool none = split == ENG_SPLIT_VALIDATION && position >= end;
+    const Mixture::Place from = place(split, none ? 0 : position);
+    Source& source = *sources_[from.source];
+    source.read(split, from.position, values_);
+    check_.check(values_, source.of().label, none ? position : from.position);
     if (none)
       std::fill_n(batch.labels.data() + at, length_, ENG_IGNORE_LABEL);
     else
       batch.padding += check_.padding(values_);
+    const int64_t valid =
+        length_ - std::count(batch.labels.data() + at, batch.labels.data() + at + length_, ENG_IGNORE_LABEL);
+    batch.valid += valid;
+    if (names_.empty()) continue;
+    batch.parts[from.source].samples += none ? 0 : 1;
+    batch.parts[from.source].valid += valid;
   }
-  batch.valid += std::count_if(batch.labels.begin() + static_cast<std::ptrdiff_t>(begin), batch.labels.end(),
-                               [](int32_t l) { return l != ENG_IGNORE_LABEL; });
 }
 
 int64_t model_vocabulary(const Config& config, Registry& registry) {
@@ -133,6 +160,7 @@ std::vector<std::string> notes_of(const Config& config, const Data& data, int64_
   if (data.packed())
     out.push_back(fmt::format("packed: {} documents in {} samples; {:.1f} % of the positions are padding",
                               data.info().documents, data.info().train_samples, 100 * data.padding()));
+  for (std::string& line : data.mixture_lines()) out.push_back(std::move(line));
   return out;
 }
 

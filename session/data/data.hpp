@@ -4,8 +4,8 @@
 
 #include <mutex>
 
-#include "engine/data.h"
-#include "session/data/fields.hpp"
+#include "session/data/mixture.hpp"
+#include "session/data/source.hpp"
 
 namespace eng {
 
@@ -14,8 +14,14 @@ struct Batch {
   std::vector<int32_t> tokens, labels;
   std::vector<std::vector<char>> others;  // of the model's further fields, four bytes each
   int64_t valid = 0, padding = 0;         // padding: positions without a token
+  // One for each source of a mixture.
+  struct Part {
+    int64_t samples = 0, valid = 0;
+  };
+  std::vector<Part> parts;
   void clear() {
     tokens.clear(), labels.clear(), valid = padding = 0;
+    parts.clear();
     for (auto& values : others) values.clear();
   }
 };
@@ -31,9 +37,21 @@ class Data {
   const eng_data_info& info() const { return info_; }
   bool packed() const { return check_.packed(); }  // several documents lie in a sample
   double padding() const;                          // its share of the positions of an epoch
-  // Appends samples [position, position + rows) of a split; rows after the last held-out sample do not count.
+  // Appends samples [position, position + rows) of a split. Of the held-out samples, rows from `end` on do not count.
   // Throws Error(Exit::data).
-  void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
+  void read(int32_t split, uint64_t position, int64_t rows, Batch& batch, uint64_t end) const;
+  void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {
+    read(split, position, rows, batch, info_.validation_samples);
+  }
+  // The names of the sources of a mixture; none if it is none.
+  const std::vector<std::string>& names() const { return names_; }
+  // The held-out samples [first, first + samples) of each source of a mixture, or all.
+  struct HeldOut {
+    uint64_t first, samples;
+  };
+  const std::vector<HeldOut>& held_out() const { return held_out_; }
+  // Lines for users that say how a mixture is made of its sources; none if it is none.
+  std::vector<std::string> mixture_lines() const;
   // Checks the rows of a batch from elsewhere as those of the source, and counts what is valid and what is padding.
   // Throws Error(Exit::data).
   void check(Batch& batch) const;
@@ -41,20 +59,19 @@ class Data {
   const std::vector<Field>& fields() const { return fields_; }
 
  private:
-  std::string name_;
+  void add_up(const Config& config);
+  // The source of a sample, and its position there.
+  Mixture::Place place(int32_t split, uint64_t position) const;
   int64_t length_;
   std::vector<Field> fields_;
   FieldCheck check_;
-  eng_data table_{};
-  void* self_ = nullptr;
-  std::shared_ptr<void> object_;                       // what destroys it
-  mutable std::mutex reading_;                         // only one caller at a time: the loader or an evaluation
-  std::vector<std::size_t> own_;                       // the fields that the source has, as indices of fields_
-  mutable std::vector<void*> values_;                  // of the sample that is read
-  mutable std::vector<void*> wanted_;                  // of those, what the source writes
-  std::vector<std::pair<std::size_t, Neutral>> rest_;  // what it does not have
-  std::size_t segments_ = 0;                           // its segments, as an index of fields_; 0: it has none
-  eng_data_info info_{};
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::string> names_;
+  std::vector<HeldOut> held_out_;
+  Mixture mixture_;
+  mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
+  mutable std::vector<void*> values_;  // of the sample that is read
+  eng_data_info info_{};               // of all sources
 };
 
 // Size of the configured model's vocabulary.

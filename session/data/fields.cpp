@@ -39,32 +39,69 @@ std::string wrong_with(const eng_field& field, std::set<std::string>& seen) {
   return "";
 }
 
+// Samples of all sources go into the same batches.
+void need_alike(const std::vector<DataSource>& sources, const std::vector<std::vector<Field>>& fields) {
+  const auto refuse = [](const std::string& what, const std::string& help) {
+    throw Error(Exit::usage, "[[data.sources]]: " + what, help);
+  };
+  for (std::size_t a = 0; a < sources.size(); ++a)
+    for (std::size_t b = 0; b < sources.size(); ++b) {
+      if (sources[a].group > sources[b].group)
+        refuse(fmt::format("samples of {} belong together, {} at a time, and those of {} do not", sources[a].where(),
+                           sources[a].group, sources[b].where()),
+               "train on one of them at a time");
+      for (const Field& field : fields[a]) {
+        const size_t at = index_of(fields[b], field.name);
+        const bool there = at < fields[b].size();
+        if (there && fields[b][at].dtype == field.dtype) continue;
+        if (!there && field.name == ENG_FIELD_LOSS_WEIGHTS) continue;  // 1 everywhere is what it means
+        refuse(fmt::format("{} provides the field `{}`, and {} {}", sources[a].where(), field.name, sources[b].where(),
+                           there ? "has another type for it" : "does not"),
+               field.name == ENG_FIELD_SEGMENTS
+                   ? "set `pack` to the same value for all: write it into [data], above the sources"
+                   : "give the sources options with which they provide the same fields, or leave one out");
+      }
+    }
+}
+
 }  // namespace
+
+std::vector<Field> provided_fields(const DataSource& source, const std::string& by) {
+  if (!source.table.fields) return {};
+  eng_field fields[ENG_MAX_FIELDS] = {};
+  uint32_t n = 0;
+  const Options options(source.section);
+  Sink sink;
+  sink.check(source.table.fields(options.get(), fields, ENG_MAX_FIELDS, &n, sink.get()), Exit::usage, by);
+  const auto refuse = [&](const std::string& wrong) {
+    throw Error(Exit::environment, fmt::format("{}: {}", source.where(), wrong));
+  };
+  if (n > ENG_MAX_FIELDS) refuse(fmt::format("it lists {} fields, the limit is {}", n, ENG_MAX_FIELDS));
+  std::set<std::string> seen = {ENG_FIELD_TOKENS, ENG_FIELD_LABELS};
+  std::vector<Field> out;
+  for (uint32_t k = 0; k < n; ++k) {
+    if (const std::string wrong = wrong_with(fields[k], seen); !wrong.empty()) refuse(wrong);
+    out.push_back({fields[k].name, fields[k].dtype});
+  }
+  return out;
+}
 
 Offered offered_fields(const Config& config, Registry& registry, bool generate) {
   Offered out;
   if (!config.has_data()) return out.by = "a configuration without [data]", out;
-  const Section& section = config.section("data");
-  const std::string& plugin = section.string("plugin");
-  out.by = fmt::format("{}data plugin {}", generate ? "in generation " : "", plugin);
-  const auto table = registry.table<eng_data>(ENG_DATA_KIND, plugin);
-  if (!table.fields) return out;
-  eng_field fields[ENG_MAX_FIELDS] = {};
-  uint32_t n = 0;
-  const Options options(section);
-  Sink sink;
-  sink.check(table.fields(options.get(), fields, ENG_MAX_FIELDS, &n, sink.get()), Exit::usage, out.by);
-  const auto refuse = [&](const std::string& wrong) {
-    throw Error(Exit::environment, fmt::format("data plugin {}: {}", plugin, wrong));
-  };
-  if (n > ENG_MAX_FIELDS) refuse(fmt::format("it lists {} fields, the limit is {}", n, ENG_MAX_FIELDS));
-  std::set<std::string> seen = {ENG_FIELD_TOKENS, ENG_FIELD_LABELS};
-  for (uint32_t k = 0; k < n; ++k) {
-    if (const std::string wrong = wrong_with(fields[k], seen); !wrong.empty()) refuse(wrong);
-    const std::string name = fields[k].name;
-    const bool trains = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS || name == ENG_FIELD_LOSS_WEIGHTS;
-    if (!generate || !trains) out.fields.push_back({name, fields[k].dtype});
-  }
+  const std::vector<DataSource> sources = data_sources(config, registry);
+  const char* const prefix = generate ? "in generation " : "";
+  out.by = prefix + (sources.size() > 1 ? "each of [[data.sources]]" : sources[0].where());
+  std::vector<std::vector<Field>> of_each;
+  for (const DataSource& source : sources) of_each.push_back(provided_fields(source, prefix + source.where()));
+  if (sources.size() > 1) need_alike(sources, of_each);
+  for (const auto& fields : of_each)
+    for (const Field& field : fields) {
+      const bool trains =
+          field.name == ENG_FIELD_SEGMENTS || field.name == ENG_FIELD_POSITIONS || field.name == ENG_FIELD_LOSS_WEIGHTS;
+      const bool there = index_of(out.fields, field.name) < out.fields.size();
+      if (!there && (!generate || !trains)) out.fields.push_back(field);
+    }
   return out;
 }
 

@@ -4,14 +4,16 @@
 
 #include <span>
 
-#include "core/registry/registry.hpp"
 #include "core/trace/model.hpp"
-#include "session/config/config.hpp"
+#include "session/data/sources.hpp"
 
 namespace eng {
 
-// The fields that the source of [data] provides beside tokens and labels; it is not opened. `generate`: those that a
-// generated text has. Throws Error(Exit::environment) for an answer that is wrong in itself.
+// The fields that a source provides beside tokens and labels; it is not opened. Throws Error(Exit::environment) for an
+// answer that is wrong in itself, and Error(Exit::usage) that begins with `by` if the source refuses its options.
+std::vector<Field> provided_fields(const DataSource& source, const std::string& by);
+// The fields that [data] provides. `generate`: those that a generated text has. Of several sources, all must provide
+// the same, but loss_weights; throws Error(Exit::usage) if they do not.
 Offered offered_fields(const Config& config, Registry& registry, bool generate);
 
 // Adds fields that the caller's own batches bring. Throws Error(Exit::usage) for another name than those that have a

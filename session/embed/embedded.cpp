@@ -46,22 +46,23 @@ std::vector<std::string> words(const char* const* list, uint32_t n, const char* 
 
 // The slow part of opening data, on one rank, without a report.
 void build(const Config& config, Registry& registry, int64_t vocabulary) {
-  const Section &section = config.section("data"), &train = config.section("train");
-  const std::string name = section.string("plugin"), base = config.base_dir().string();
-  const auto table = registry.table<eng_data>(ENG_DATA_KIND, name);
-  if (!table.build) return;
-  eng_data_built built{};
-  built.struct_size = sizeof(built);
-  eng_data_request request{};
-  request.struct_size = sizeof(request);
-  request.seed = static_cast<uint64_t>(train.integer("seed"));
-  request.sequence_length = train.integer("sequence_length");
-  request.vocabulary = vocabulary;
-  request.base_dir = base.c_str();
-  const Options options(section);
-  const FormatsInUse formats(registry, section);
-  Sink sink;
-  sink.check(table.build(options.get(), &request, nullptr, &built, sink.get()), Exit::data, "data plugin " + name);
+  const Section& train = config.section("train");
+  const std::string base = config.base_dir().string();
+  for (const DataSource& source : data_sources(config, registry)) {
+    if (!source.table.build) continue;
+    eng_data_built built{};
+    built.struct_size = sizeof(built);
+    eng_data_request request{};
+    request.struct_size = sizeof(request);
+    request.seed = static_cast<uint64_t>(train.integer("seed"));
+    request.sequence_length = train.integer("sequence_length");
+    request.vocabulary = vocabulary;
+    request.base_dir = base.c_str();
+    const Options options(source.section);
+    const FormatsInUse formats(registry, source.section);
+    Sink sink;
+    sink.check(source.table.build(options.get(), &request, nullptr, &built, sink.get()), Exit::data, source.where());
+  }
 }
 
 RunRequest asked(const eng_session_request& r) {

@@ -67,7 +67,7 @@ std::string facts_json(const FactsOf& facts) {
                                 {"vocabulary", start.setup.model.info.vocabulary},
                                 {"hash", facts.model_hash},
                                 {"from", facts.weights.empty() ? Json() : Json(facts.weights)}})},
-       {"data", Json::ordered({{"plugin", config.section("data").string("plugin")},
+       {"data", Json::ordered({{"plugin", data_plugins(config)},
                                {"hash", data.content_hash},
                                {"training_windows", data.train_samples},
                                {"held_out_windows", data.validation_samples},

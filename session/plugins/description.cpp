@@ -239,6 +239,9 @@ const Schema& provided_keys() {
     Option arch{"least_arch", Type::integer};
     arch.min = 0, arch.max = UINT32_MAX;
     all.push_back(arch);
+    Option group{"group", Type::integer};
+    group.min = 1, group.max = 64;
+    all.push_back(group);
     for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
     all.push_back(text("fallback", false));
     return all;

@@ -50,8 +50,15 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
     for (const Named& one : values) all[one.name] = one.value;
     line[key] = std::move(all);
   };
+  put("eval_sources", m.eval_sources);
   put("terms", m.terms);
   put("observed", m.observed);
+  if (!m.sources.empty()) {
+    Json all = Json::ordered({});
+    for (const auto& [name, samples, tokens] : m.sources)
+      all[name] = Json::ordered({{"samples", samples}, {"tokens", tokens}});
+    line["sources"] = std::move(all);
+  }
   if (m.padding) line["padding"] = *m.padding;
   line["tokens_per_second"] = m.tokens_per_second;
   line["mfu"] = m.mfu;

@@ -133,6 +133,7 @@ std::string live_text(std::string text, int64_t step, int64_t steps, size_t colu
 std::string eval_text(int64_t step, const Evaluation& e) {
   std::string terms;
   for (const Named& one : e.terms) terms += fmt::format("  {} {}", one.name, finite(one.value, "{:.4g}"));
+  for (const Named& one : e.sources) terms += fmt::format("  {} {}", one.name, finite(one.value, "{:.4f}"));
   return fmt::format("eval step {}  loss: {}{}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"), terms,
                      finite(std::exp(e.of_text()), "{:.2f}"), e.tokens, duration_text(e.seconds));
 }

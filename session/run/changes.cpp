@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
+#include "session/config/mixture.hpp"
 #include "session/planning/schedule.hpp"
 
 namespace eng {
@@ -129,8 +130,9 @@ OnChange rule_of(const std::string& section, const std::string& key, const Confi
     const bool named = !schema.kind.empty() && values.has(schema.names) && plugins.find;
     const std::string name = named ? values.string(schema.names) : "";
     const PluginSchema* plugin = named && !schema.built_in(name) ? plugins.find(schema.kind, name) : nullptr;
-    Schema all = keys_of(schema, plugin, plugins);
-    if (plugin)
+    const Tables sources = section == "data" && is_mixture(values) ? values.as<Tables>("sources") : Tables();
+    Schema all = sources.empty() ? keys_of(schema, plugin, plugins) : data_keys(schema, plugin, sources, name, plugins);
+    if (plugin && sources.empty())
       add_named(all, plugins, [&](const std::string& named_by) {
         const auto at = values.settings().find(named_by);
         const auto* text = at == values.settings().end() ? nullptr : std::get_if<std::string>(&at->second.value);

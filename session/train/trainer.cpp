@@ -33,13 +33,6 @@ std::string before_executor(Device& device, const Exchange& exchange, uint32_t r
 constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
 constexpr const char* reference_key = "reference";
 
-// The values that ranks exchange before a step.
-struct BeforeStep {
-  int64_t valid;    // counted labels of this rank
-  int64_t padding;  // positions of this rank without a token
-  int64_t stop;     // 1: it was asked to stop
-};
-
 }  // namespace
 
 std::string choices_of(const std::filesystem::path& checkpoint) {
@@ -207,11 +200,16 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
 }
 
 Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
-  if (single_rank()) return {batch.valid, batch.padding, stop};
-  Agreed all;
-  const BeforeStep mine{batch.valid, batch.padding, stop};
-  for (const BeforeStep& one : exchange_records(exchange_, mine, "the agreement before a step"))
-    all.valid += one.valid, all.padding += one.padding, all.stop = all.stop || one.stop != 0;
+  Agreed all{batch.valid, batch.padding, stop, batch.parts};
+  if (single_rank()) return all;
+  std::vector<int64_t> mine = {batch.valid, batch.padding, stop};
+  for (const Batch::Part& part : batch.parts) mine.insert(mine.end(), {part.samples, part.valid});
+  all = {0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
+  for (const std::vector<int64_t>& one : exchange_numbers(exchange_, mine, "the agreement before a step")) {
+    all.valid += one[0], all.padding += one[1], all.stop = all.stop || one[2] != 0;
+    for (size_t k = 0; k < all.parts.size(); ++k)
+      all.parts[k].samples += one[3 + 2 * k], all.parts[k].valid += one[4 + 2 * k];
+  }
   return all;
 }
 
@@ -266,6 +264,8 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
   m.tokens_per_second = positions / m.step_seconds;
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
+  for (size_t k = 0; k < agreed.parts.size(); ++k)
+    m.sources.push_back({data_.names()[k], agreed.parts[k].samples, agreed.parts[k].valid});
   m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);

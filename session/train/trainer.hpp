@@ -27,7 +27,14 @@ struct Metrics {
   // For each observer with `after_step`, all results of this step, by its own names; nothing for the others.
   std::vector<std::vector<Named>> own;
   std::optional<double> eval_loss;  // of an evaluation right after this step
-  std::optional<double> padding;    // share of the positions without a token, where documents are packed
+  std::vector<Named> eval_sources;  // of the same, for each source of a mixture
+  // The sources of a mixture: their samples in the step, and the labels of these that count.
+  struct Part {
+    std::string name;
+    int64_t samples, tokens;
+  };
+  std::vector<Part> sources;
+  std::optional<double> padding;  // share of the positions without a token, where documents are packed
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
   struct {
@@ -43,6 +50,7 @@ struct Evaluation {
   uint64_t tokens = 0;  // valid labels
   double seconds = 0;
   std::vector<Named> terms = {};
+  std::vector<Named> sources = {};  // the loss of each source of a mixture that has something held out
   // The term from which perplexity is computed, if that is not the loss: the first cross entropy among the terms; NaN
   // if there is none.
   std::optional<double> cross_entropy = {};
@@ -84,9 +92,10 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;    // labels of the whole batch
-    int64_t padding = 0;  // its positions without a token
-    bool stop = false;    // some rank was asked to stop
+    int64_t valid = 0;                    // labels of the whole batch
+    int64_t padding = 0;                  // its positions without a token
+    bool stop = false;                    // some rank was asked to stop
+    std::vector<Batch::Part> parts = {};  // of a mixture, by source
   };
   Agreed agree(const Batch& batch, bool stop) const;
   // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
@@ -109,7 +118,8 @@ class Trainer {
   void publish() { executor_.run("publish"); }
   // See Executor.
   void record(ActionRecorder* recorder) { executor_.record(recorder); }
-  // The first `batches` micro-batches of the validation split. `seen` is called with each that this rank reads.
+  // The first `batches` micro-batches of the validation split, of a mixture those of each source. `seen` is called with
+  // each that this rank reads.
   Evaluation evaluate(int64_t batches, const std::function<void(const Batch&)>& seen = {},
                       const char* program = "eval");
 
@@ -138,7 +148,12 @@ class Trainer {
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   void stage(const Batch& batch);
-  void together(Evaluation& evaluation, std::vector<double> sums, uint64_t sequences);
+  struct Sums {
+    uint64_t tokens = 0, sequences = 0;
+    std::vector<double> losses;  // one for each term
+  };
+  Sums together(Sums mine) const;
+  void conclude(Evaluation& evaluation, const Sums& sums) const;
   void observe(const float* values, Metrics& metrics) const;
 
   const Config& config_;

@@ -48,6 +48,7 @@ void TrainingLoop::step(const Batch* given) {
     Evaluation evaluation;
     const bool evaluated = due(eval_every_) || (eval_every_ > 0 && step == steps_);
     if (evaluated) m->eval_loss = (evaluation = trainer_.evaluate(eval_batches_)).loss;
+    if (evaluated) m->eval_sources = evaluation.sources;
     if (evaluated) progression_.add(step, evaluation.loss);
     listener_.step(*m, since(started_) / static_cast<double>(step - first_) * static_cast<double>(steps_ - step));
     if (evaluated) listener_.evaluated(step, evaluation);

@@ -32,20 +32,6 @@ std::string model(const std::string& more = "") {
   return "[model]\nplugin = 'scored'\n" + more;
 }
 
-struct Refusal {
-  Exit exit = Exit::done;
-  std::string text, help;
-};
-
-template <class F>
-Refusal refusal(F call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return {e.exit(), e.what(), e.help()};
-  }
-  return {};
-}
 Refusal planned(const std::string& config) {
   return refusal([&] { make_setup(config_of(config + train), registry()); });
 }

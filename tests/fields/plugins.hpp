@@ -28,4 +28,20 @@ inline eng::Config config_of(const std::string& text, const std::vector<std::str
   return eng::Config::parse(text, "c.toml", "/", overrides, schemas_of(registry()));
 }
 
+struct Refusal {
+  eng::Exit exit = eng::Exit::done;
+  std::string text, help;
+};
+
+// The error that `call` throws; Exit::done if it throws none.
+template <class F>
+Refusal refusal(F call) {
+  try {
+    call();
+  } catch (const eng::Error& e) {
+    return {e.exit(), e.what(), e.help()};
+  }
+  return {};
+}
+
 }  // namespace fields_test

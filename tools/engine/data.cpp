@@ -48,13 +48,13 @@ int32_t report(const eng_data_watch* watch, uint64_t done, uint64_t total, uint6
   return Signals::pending() == 0;
 }
 
-eng_data_built build(const Config& config, Registry& registry, int64_t vocabulary, uint32_t threads) {
-  const Section &section = config.section("data"), &train = config.section("train");
-  const std::string name = section.string("plugin"), base = config.base_dir().string();
-  const auto table = registry.table<eng_data>(ENG_DATA_KIND, name);
+eng_data_built build(const DataSource& source, const Config& config, Registry& registry, int64_t vocabulary,
+                     uint32_t threads) {
+  const Section& train = config.section("train");
+  const std::string base = config.base_dir().string();
   eng_data_built built{};
   built.struct_size = sizeof(built);
-  if (!table.build) return built;
+  if (!source.table.build) return built;
   const eng_data_request request{sizeof(request),
                                  0,
                                  static_cast<uint64_t>(train.integer("seed")),
@@ -64,17 +64,16 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
                                  nullptr};
   BuildLine line;
   const eng_data_watch watch{sizeof(watch), threads, &line, report};
-  const Options options(section);
-  const FormatsInUse formats(registry, section);
+  const Options options(source.section);
+  const FormatsInUse formats(registry, source.section);
   Sink sink;
-  const eng_status status = table.build(options.get(), &request, &watch, &built, sink.get());
+  const eng_status status = source.table.build(options.get(), &request, &watch, &built, sink.get());
   line.clear();
   if (status != ENG_OK && Signals::pending())
     throw Error(static_cast<Exit>(128 + Signals::pending()), sink.text(status));
-  sink.check(status, Exit::data, "data plugin " + name);
+  sink.check(status, Exit::data, source.where());
   if (!std::memchr(built.path, 0, sizeof(built.path)))
-    throw Error(Exit::data,
-                fmt::format("data plugin {}: the path of the file that it built does not end in NUL", name));
+    throw Error(Exit::data, fmt::format("{}: the path of the file that it built does not end in NUL", source.where()));
   if (!built.path[0]) return built;
   const double seconds = std::max(line.seconds(), 1e-9);
   print_err("data  {}: {} tokens in {} documents, {}\n", built.path, built.tokens, built.documents,
@@ -82,6 +81,15 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
                          : fmt::format("built in {} ({:.0f} tokens/s)", duration_text(seconds),
                                        static_cast<double>(built.tokens) / seconds));
   return built;
+}
+
+// The paths of the files that were built, or built before.
+std::vector<std::string> build(const Config& config, Registry& registry, int64_t vocabulary, uint32_t threads) {
+  std::vector<std::string> out;
+  for (const DataSource& source : data_sources(config, registry))
+    if (const eng_data_built built = build(source, config, registry, vocabulary, threads); built.path[0])
+      out.emplace_back(built.path);
+  return out;
 }
 
 // The start of the first sample as text, by the tokenizer of [data].
@@ -146,6 +154,7 @@ int inspect_config(const Common& common, const std::string& target, const std::v
     for (size_t f = 2; f < fields.size(); ++f) names += ", " + fields[f].name;
     print_out("fields: {}\n", names);
   }
+  for (const std::string& line : data.mixture_lines()) print_out("{}\n", line);
   if (data.packed())
     print_out("packed: {} documents, {:.1f} % of the positions are padding\n", i.documents, 100 * data.padding());
   print_sample(config, *registry, data);
@@ -163,11 +172,9 @@ int build_command(const Common& common, BuildFlags flags) {
   if (!flags.out.empty()) flags.overrides.push_back("data.cache=" + std::filesystem::absolute(flags.out).string());
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
-  const eng_data_built built = build(config, *registry, model_vocabulary(config, *registry), flags.threads);
-  if (!built.path[0])
-    print_err("nothing to build: this data is read directly ([data] plugin, tokenizer)\n");
-  else
-    print_out("{}\n", built.path);
+  const auto built = build(config, *registry, model_vocabulary(config, *registry), flags.threads);
+  if (built.empty()) print_err("nothing to build: this data is read directly ([data] plugin, tokenizer)\n");
+  for (const std::string& path : built) print_out("{}\n", path);
   return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "session/config/source.hpp"
+#include "session/config/mixture.hpp"
 #include "session/data/tokenizer.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/json.hpp"
@@ -37,8 +37,16 @@ bool evaluates_all(const EvalFlags& flags) {
   return flags.all || (gives_key(flags.overrides, "data.paths=") && !gives_key(flags.overrides, "data.validation"));
 }
 
+// Removes a key of each of [[data.sources]].
+void remove_from_sources(Section& data, const std::string& key) {
+  Tables sources = data.as<Tables>("sources");
+  for (Table& one : sources) one.values.erase(key);
+  data.set("sources", std::move(sources), "engine eval");
+}
+
 void evaluate_all(Config& config) {
   Section& data = config.section("data");
+  if (is_mixture(data)) remove_from_sources(data, "validation");
   if (!data.settings().count("validation"))
     throw Error(Exit::usage,
                 fmt::format("data plugin {} cannot provide all of its data for evaluation", data.string("plugin")),
@@ -70,6 +78,15 @@ class TextBytes {
   uint64_t bytes_ = 0;
 };
 
+void make_absolute(const std::string& key, Value& value, const std::filesystem::path& folder) {
+  if (auto* paths = std::get_if<std::vector<std::string>>(&value);
+      paths && (key == "paths" || key == "validation_paths"))
+    for (std::string& path : *paths) path = (folder / path).string();
+  if (auto* path = std::get_if<std::string>(&value);
+      path && (key == "cache" || (key == "tokenizer" && *path != "bytes")))
+    *path = (folder / *path).string();
+}
+
 // [data] and [train] of a configuration, as overrides; relative paths become absolute.
 std::vector<std::string> data_of(const std::filesystem::path& file) {
   const Document document = read_document(file);
@@ -79,12 +96,10 @@ std::vector<std::string> data_of(const std::filesystem::path& file) {
     const Document::Part* part = document.find(section);
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       Value value = given.value;
-      if (auto* paths = std::get_if<std::vector<std::string>>(&value);
-          paths && (key == "paths" || key == "validation_paths"))
-        for (std::string& path : *paths) path = (folder / path).string();
-      if (auto* path = std::get_if<std::string>(&value);
-          path && (key == "cache" || (key == "tokenizer" && *path != "bytes")))
-        *path = (folder / *path).string();
+      make_absolute(key, value, folder);
+      if (auto* sources = std::get_if<Tables>(&value))
+        for (Table& source : *sources)
+          for (auto& [inner, of_source] : source.values) make_absolute(inner, of_source, folder);
       out.push_back(fmt::format("{}.{}={}", section, key, toml_text(value)));
     }
   }
@@ -178,10 +193,11 @@ int eval(const Common& common, const EvalFlags& flags) {
                               {"seconds", e.seconds},
                               {"planned_peak_bytes", planned_peak(setup)}});
     if (bits_per_byte) out["bits_per_byte"] = *bits_per_byte;
-    if (!e.terms.empty()) {
-      Json terms = Json::ordered({});
-      for (const Named& one : e.terms) terms[one.name] = one.value;
-      out["terms"] = std::move(terms);
+    for (const auto& [key, values] : {std::pair("terms", &e.terms), std::pair("sources", &e.sources)}) {
+      if (values->empty()) continue;
+      Json all = Json::ordered({});
+      for (const Named& one : *values) all[one.name] = one.value;
+      out[key] = std::move(all);
     }
     print_out("{}\n", out.dump());
   } else {

@@ -58,7 +58,7 @@ Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& reg
   if (run ? !data.has("tokenizer") : !data.given("tokenizer"))
     throw Error(Exit::usage,
                 fmt::format("{} has no tokenizer for the prompt",
-                            run ? fmt::format("[data] {}", data.string("plugin")) : flags.target),
+                            run ? fmt::format("[data] {}", data_plugins(config)) : flags.target),
                 "give one: --tokenizer bytes, a file, or a folder");
   return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
 }
