@@ -40,7 +40,9 @@ uint64_t samples_per_step(const Config& config, uint32_t ranks) {
 
 std::string count_steps(Config& config, Registry& registry, uint32_t ranks) {
   if (!by_epochs(config)) return "";
-  const Data data(registry, config, model_vocabulary(config, registry));
+  std::vector<Field> fields = Model().fields;  // with all that the source provides: packed data need their fields
+  for (const Field& field : offered_fields(config, registry, false).fields) fields.push_back(field);
+  const Data data(registry, config, model_vocabulary(config, registry), fields);
   Section& train = config.section("train");
   if (!data.info().train_samples)
     throw Error(Exit::data, "there is nothing to train on: data.validation is 1", "set data.validation to 0.5 or less");

@@ -75,6 +75,16 @@ TEST_CASE("epochs: a run takes the steps that its data and its batch give", "[ep
   }
 }
 
+TEST_CASE("epochs: packed documents are counted as well", "[epochs]") {
+  const Folder folder;
+  RunRequest request = folder.request("config.toml", {"-train.steps", "train.epochs=0.1", "data.pack=true",
+                                                      "data.validation=0", "train.eval_every=0"});
+  request.out = folder / "packed";
+  Heard heard;
+  CHECK(run(request, heard).exit == Exit::done);
+  CHECK(heard.losses.size() > 2);
+}
+
 TEST_CASE("epochs: a plan without the data says that the steps are not known", "[epochs]") {
   const std::string model = "[model]\nplugin = \"llama\"\npreset = \"tiny\"\n";
   Config none = built_config(model + "[train]\nepochs = 2\n");
