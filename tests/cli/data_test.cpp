@@ -290,3 +290,55 @@ TEST_CASE("packed documents: zero2 on two ranks has the bits of no strategy on t
   for (size_t k = 0; k < one.size(); ++k) CHECK(two[k] == Approx(one[k]).epsilon(1e-5));
   CHECK(column(scratch / "same", "padding") == column(scratch / "one", "padding"));
 }
+
+TEST_CASE("a run trains the answers of conversations, which data inspect shows", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write(
+      "t.jinja",
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}{% if add_generation_prompt %}<assistant>"
+      "{% endif %}");
+  std::string rows;
+  for (int i = 0; i < 60; ++i)
+    rows += R"({"messages": [{"role": "user", "content": ")" + std::to_string(i) +
+            R"(?"}, {"role": "assistant", "content": ")" + (i % 2 ? "odd" : "even") + "\"}]}\n";
+  scratch.write("chat.jsonl", rows);
+  const Args chat = {
+      "data.plugin=chat", "data.paths=['chat.jsonl']",   "data.chat_template=t.jinja", "train.sequence_length=48",
+      "train.steps=30",   "optimizer.learning_rate=1e-2"};
+  const auto args = [&](Args command, const Args& more = {}) {
+    command.insert(command.end(), chat.begin(), chat.end());
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  const Result inspected = engine(scratch, args({"data", "inspect", "config.toml"}));
+  INFO(inspected.err);
+  REQUIRE(inspected.exit == 0);
+  CHECK(has(inspected.out, "sample 0, trained tokens in {+ +}:\n<user>"));
+  CHECK(std::regex_search(inspected.out, std::regex(R"(\n<assistant>\{\+(odd|even)</>\+\}\n)")));
+  CHECK(std::regex_search(inspected.out, std::regex(R"(trained: \d+ of \d+ tokens \(\d\d\.\d %\), in \d+ samples\n)")));
+  const fs::path file = scratch / ".engine-cache" / names(scratch / ".engine-cache").at(0);
+  const Result described = engine(scratch, {"data", "inspect", file.string()});
+  CHECK(has(described.out, "documents: 60\n"));
+  CHECK(has(described.out, "trained tokens: 390\n"));
+
+  for (const char* pack : {"data.pack=false", "data.pack=true"}) {
+    const std::string out = std::string("out-") + pack;
+    const Result run = engine(scratch, args({"run", "config.toml", "--out", out}, {pack}));
+    INFO(pack << "\n" << run.err);
+    REQUIRE(run.exit == 0);
+    // Only the first letter of each answer is hard to know: half of them are odd.
+    const Result eval = engine(scratch, {"eval", out, "--json"});
+    INFO(eval.out << eval.err);
+    REQUIRE(eval.exit == 0);
+    std::smatch loss;
+    REQUIRE(std::regex_search(eval.out, loss, std::regex(R"re("loss": *([0-9.]+))re")));
+    CHECK(std::stod(loss[1]) < 2);
+  }
+
+  scratch.write("chat.jsonl", rows + R"({"messages": [{"role": "user", "content": "Hi"}]})" + "\n");
+  const Result refused = engine(scratch, args({"run", "config.toml", "--out", "none"}));
+  CHECK(refused.exit == 4);
+  CHECK(has(refused.err, "chat.jsonl:61: the row trains no token"));
+  CHECK(engine(scratch, args({"data", "inspect", "config.toml"}, {"data.on_empty=skip"})).exit == 0);
+}

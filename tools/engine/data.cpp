@@ -13,6 +13,7 @@
 #include "session/ranks/signals.hpp"
 #include "session/report/progress.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/data_masks.hpp"
 
 namespace eng {
 namespace {
@@ -92,18 +93,18 @@ std::vector<std::string> build(const Config& config, Registry& registry, int64_t
   return out;
 }
 
-// The start of the first sample as text, by the tokenizer of [data].
+// The first samples with their masks, or the start of the first one, as text by the tokenizer of [data].
 void print_sample(const Config& config, Registry& registry, const Data& data) {
+  std::optional<Tokenizer> tokenizer;
+  const Section& section = config.section("data");
+  if (section.has("tokenizer")) tokenizer.emplace(registry, section.string("tokenizer"), config.base_dir());
+  if (print_masks(data, tokenizer ? &*tokenizer : nullptr)) return;
   Batch batch;
   data.read(ENG_SPLIT_TRAIN, 0, 1, batch);
   std::string ids, text;
-  const Section& section = config.section("data");
   const size_t shown = std::min<size_t>(batch.tokens.size(), 64);
   for (size_t i = 0; i < shown; ++i) ids += fmt::format(" {}", batch.tokens[i]);
-  if (section.has("tokenizer")) {
-    const Tokenizer tokenizer(registry, section.string("tokenizer"), config.base_dir());
-    for (size_t i = 0; i < shown; ++i) text += tokenizer.decode(batch.tokens[i]);
-  }
+  for (size_t i = 0; tokenizer && i < shown; ++i) text += tokenizer->decode(batch.tokens[i]);
   print_out("first sample:{}\n", ids);
   if (!text.empty()) print_out("as text: {}\n", printable(text, 400));
 }
