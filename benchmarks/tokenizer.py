@@ -7,9 +7,9 @@ thread each, on the same text with the same tokenizers; and whether every id is 
     python benchmarks/tokenizer.py build/tools/engine
 
 The text is FILE ..., by default the standard library of the Python that runs this (code with English in it) and its
-manual (English). Tokenizers with 32,768 ids are trained on it, with GPT-2's and with Llama-3's pattern. The engine's
-time is that of the whole command's work: reading, hashing, encoding, writing. The library's is that of encode_batch
-alone. Best of three."""
+manual (English). Tokenizers are trained on it: BPE with 32,768 ids, with GPT-2's and with Llama-3's pattern, and Unigram
+and WordPiece with 8,192 ids. The engine's time is that of the whole command's work: reading, hashing, encoding, writing.
+The library's is that of encode_batch alone. Best of three."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ import time
 
 os.environ["RAYON_NUM_THREADS"] = "1"
 import tokenizers  # noqa: E402  (it reads the variable when it is loaded)
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers  # noqa: E402
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
@@ -33,7 +33,23 @@ PATTERNS = {
     "llama3": pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
 }
-END = "<|endoftext|>"
+END, UNKNOWN = "<|endoftext|>", "<unk>"
+
+
+def untrained():
+    """(name, tokenizer, trainer) of each kind."""
+    plain = {"special_tokens": [END, UNKNOWN], "show_progress": False}
+    for name, pre in PATTERNS.items():
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre
+        yield name, made, trainers.BpeTrainer(vocab_size=32768, special_tokens=[END], show_progress=False,
+                                              initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.Unigram())
+    made.normalizer, made.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    yield "unigram", made, trainers.UnigramTrainer(vocab_size=8192, unk_token=UNKNOWN, **plain)
+    made = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    yield "wordpiece", made, trainers.WordPieceTrainer(vocab_size=8192, **plain)
 
 
 def documents(files):
@@ -62,13 +78,10 @@ def main():
     size = sum(len(t.encode()) for t in texts)
     cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     print(f"{len(texts)} documents, {size / 1e6:.1f} MB; {cpu}; tokenizers {tokenizers.__version__}, Python {platform.python_version()}")
-    for name, pre in PATTERNS.items():
+    for name, made, trainer in untrained():
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)
-            made = Tokenizer(models.BPE())
-            made.pre_tokenizer = pre
-            made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=32768, special_tokens=[END], show_progress=False,
-                                                               initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+            made.train_from_iterator(texts, trainer)
             made.save(str(folder / "tokenizer.json"))
             made = Tokenizer.from_file(str(folder / "tokenizer.json"))
             with open(folder / "texts.jsonl", "w") as out:

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "byte_characters.hpp"
 #include "utf8.hpp"
 
 namespace text_data {
@@ -85,8 +86,38 @@ void Bpe::start_characters(std::string_view word, std::vector<int32_t>& symbols)
   if (pending) symbols.push_back(unknown);
 }
 
+void Bpe::start_affixed(std::string_view word, std::vector<int32_t>& symbols) const {
+  std::string characters_of_bytes, text;
+  if (!by_character) {
+    static const ByteCharacters all;
+    all.characters(word, characters_of_bytes);
+    word = characters_of_bytes;
+  }
+  bool pending = false;  // as in start_characters
+  for (std::size_t at = 0, length = 0; at < word.size(); at += length) {
+    utf8_decode(word.substr(at), &length);
+    text = at == 0 ? "" : prefix;
+    text += word.substr(at, length);
+    if (at + length == word.size()) text += suffix;
+    const auto found = affixed.find(text);
+    const auto byte = [&](char b) { return bytes[static_cast<unsigned char>(b)]; };
+    if (found != affixed.end()) {
+      if (pending) symbols.push_back(unknown);
+      pending = false;
+      symbols.push_back(found->second);
+    } else if (by_character && std::all_of(text.begin(), text.end(), [&](char b) { return byte(b) >= 0; })) {
+      for (const char b : text) symbols.push_back(byte(b));
+    } else if (unknown >= 0) {
+      if (pending && !fuse_unknown) symbols.push_back(unknown);
+      pending = true;
+    }
+  }
+  if (pending) symbols.push_back(unknown);
+}
+
 void Bpe::start(std::string_view word, std::vector<int32_t>& symbols) const {
   symbols.clear();
+  if (!affixed.empty()) return start_affixed(word, symbols);
   if (by_character) return start_characters(word, symbols);
   bool was_unknown = false;
   for (const char c : word) {

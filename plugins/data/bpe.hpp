@@ -58,6 +58,11 @@ class Bpe {
   bool fuse_unknown = false;
   // Words that have one id whatever the merges say; empty where the merges decide.
   std::unordered_map<std::string, int32_t> whole;
+  // The first character of a word stands as it is, each later one behind `prefix`; the last one stands before `suffix`.
+  // If there is one of the two, `affixed` has the ids of such texts, written in the characters of bytes if words are
+  // bytes.
+  std::string prefix, suffix;
+  std::unordered_map<std::string, int32_t> affixed;
   void set_merges(const std::vector<Merge>& merges);  // in the order of their ranks
 
   // Appends the ids of a word.
@@ -72,6 +77,7 @@ class Bpe {
   const Rule* find(int32_t left, int32_t right) const;
   void start(std::string_view word, std::vector<int32_t>& symbols) const;
   void start_characters(std::string_view word, std::vector<int32_t>& symbols) const;
+  void start_affixed(std::string_view word, std::vector<int32_t>& symbols) const;
   void merge_short(std::vector<int32_t>& symbols) const;
   void merge_long(Scratch& scratch) const;
 

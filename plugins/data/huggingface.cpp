@@ -23,10 +23,12 @@ class HuggingFace final : public Tokenizer {
     std::unique_ptr<Work> work = borrow();
     text = valid_utf8(text, work->valid);
     const Splitter::Take take = [&](std::string_view word) {
-      if (unigram_.empty())
-        bpe_.encode(word, work->bpe, ids);
-      else
+      if (!unigram_.empty())
         unigram_.encode(word, work->unigram, ids);
+      else if (!word_piece_.empty())
+        word_piece_.encode(word, work->bpe.cache, ids);
+      else
+        bpe_.encode(word, work->bpe, ids);
     };
     // First the tokens that are found in the text as it is, then those in the rest after normalisation.
     raw_.each_part(text, ids, [&](std::string_view part) {
@@ -61,6 +63,7 @@ class HuggingFace final : public Tokenizer {
   HuggingFace(HuggingFaceFile file, const std::string& path)
       : bpe_(std::move(file.bpe)),
         unigram_(std::move(file.unigram)),
+        word_piece_(std::move(file.word_piece)),
         normaliser_(std::move(file.normaliser)),
         splitter_(std::move(file.splitter)),
         pieces_(std::move(file.pieces)),
@@ -108,6 +111,7 @@ class HuggingFace final : public Tokenizer {
 
   Bpe bpe_;
   Unigram unigram_;
+  WordPiece word_piece_;
   Normaliser normaliser_;
   Splitter splitter_;
   std::vector<std::string> pieces_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "huggingface_file.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -11,6 +12,7 @@
 #include "hash.hpp"
 #include "huggingface_around.hpp"
 #include "huggingface_steps.hpp"
+#include "piece_decoder.hpp"
 #include "tokenizer_class.hpp"
 
 namespace text_data {
@@ -103,24 +105,21 @@ class Reader {
     const auto vocab = model.find("vocab");
     const json type = model.value("type", json(vocab != model.end() && vocab->is_array() ? "Unigram" : "BPE"));
     if (type == "Unigram") return unigram(model);
-    if (type != "BPE") reader_.unsupported("model.type", type, "it must be BPE or Unigram");
+    if (type == "WordPiece" || type == "WordLevel") return word_piece(model, type == "WordLevel");
+    if (type != "BPE") reader_.unsupported("model.type", type, "it must be BPE, Unigram, WordPiece or WordLevel");
     if (const auto d = model.find("dropout"); d != model.end() && !d->is_null() && *d != 0)
       reader_.unsupported("model.dropout", *d, "it must be null, since ids would be drawn by chance");
-    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (const auto v = model.find(key); v != model.end() && !v->is_null() && *v != "")
-        reader_.unsupported(std::string("model.") + key, *v, "it must be null or empty");
+    out_.bpe.prefix = optional_text(model, "continuing_subword_prefix", "");
+    if (std::any_of(out_.bpe.prefix.begin(), out_.bpe.prefix.end(), [](char c) { return (c & 0x80) != 0; }))
+      reader_.unsupported("model.continuing_subword_prefix", out_.bpe.prefix, "its characters must be of ASCII");
+    out_.bpe.suffix = optional_text(model, "end_of_word_suffix", "");
     const bool ignore_merges = reader_.flag(model, "ignore_merges", "model", false);
     out_.bpe.by_character = !steps_.bytes;
     const json& words = reader_.at(model, "vocab", "model.vocab", json::value_t::object);
     vocabulary_.reserve(words.size());
     std::string bytes;
     for (const auto& [text, id] : words.items()) {
-      const auto place = [&text = text] { return "model.vocab[\"" + printable(text, 40) + "\"]"; };
-      const int32_t number = id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{JsonReader::most_ids}
-                                 ? id.get<int32_t>()
-                                 : reader_.id_of(id, place());
-      if (!add_piece(number, text)) reader_.refuse(place(), taken(number));
-      vocabulary_.emplace(text, number);
+      const int32_t number = piece(text, id);
       if (out_.bpe.by_character)
         character(text, number, ignore_merges);
       else if (characters_.bytes(text, bytes)) {
@@ -139,7 +138,56 @@ class Reader {
       if (out_.bpe.unknown < 0) reader_.refuse("model.unk_token", "is not in model.vocab");
       out_.bpe.fuse_unknown = reader_.flag(model, "fuse_unk", "model", false);
     }
+    if (!out_.bpe.prefix.empty() || !out_.bpe.suffix.empty()) out_.bpe.affixed = vocabulary_;
     merges(reader_.at(model, "merges", "model.merges", json::value_t::array));
+  }
+
+  std::string optional_text(const json& model, const char* key, const char* otherwise) const {
+    const auto found = model.find(key);
+    return found == model.end() || found->is_null() ? otherwise : reader_.text(model, key, "model");
+  }
+
+  // Takes a piece of a vocabulary that names the ids; returns its id.
+  int32_t piece(const std::string& text, const json& id) {
+    const auto place = [&] { return "model.vocab[\"" + printable(text, 40) + "\"]"; };
+    const int32_t number = id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{JsonReader::most_ids}
+                               ? id.get<int32_t>()
+                               : reader_.id_of(id, place());
+    if (!add_piece(number, text)) reader_.refuse(place(), taken(number));
+    vocabulary_.emplace(text, number);
+    return number;
+  }
+
+  // The words of a model without bytes are texts, also behind ByteLevel.
+  void read_characters() {
+    if (!steps_.bytes) return;
+    steps_.bytes = false;
+    steps_.byte_characters = steps_.splitter.last().byte_characters = true;
+  }
+
+  void check_size(std::size_t bytes) const {  // each of them takes 32 in the table
+    if (bytes > std::size_t{16} << 20) reader_.refuse("model.vocab", "has pieces of more than 16 MiB");
+  }
+
+  void word_piece(const json& model, bool whole) {
+    read_characters();
+    std::size_t bytes = 0;
+    const json& words = reader_.at(model, "vocab", "model.vocab", json::value_t::object);
+    vocabulary_.reserve(words.size());
+    for (const auto& [text, id] : words.items()) {
+      piece(text, id);
+      bytes += text.size();
+    }
+    check_size(bytes);
+    WordPiece::Rules rules;
+    rules.whole = whole;
+    rules.unknown = find(optional_text(model, "unk_token", whole ? "<unk>" : "[UNK]"));
+    rules.prefix = whole ? "" : optional_text(model, "continuing_subword_prefix", "##");
+    rules.most_characters = 100;
+    if (const auto most = model.find("max_input_chars_per_word"); !whole && most != model.end())
+      rules.most_characters = static_cast<std::size_t>(reader_.id_of(*most, "model.max_input_chars_per_word"));
+    out_.word_piece.set(vocabulary_, std::move(rules));
+    out_.cuttable = steps_.by_word;
   }
 
   // A piece of a model that begins with characters.
@@ -154,10 +202,7 @@ class Reader {
   }
 
   void unigram(const json& model) {
-    if (steps_.bytes) {
-      steps_.bytes = false;
-      steps_.byte_characters = steps_.splitter.last().byte_characters = true;
-    }
+    read_characters();
     const json& list = reader_.at(model, "vocab", "model.vocab", json::value_t::array);
     if (list.size() > static_cast<std::size_t>(JsonReader::most_ids))
       reader_.refuse("model.vocab", "has too many pieces");
@@ -171,9 +216,9 @@ class Reader {
       add_piece(static_cast<int32_t>(i), pieces.back().first);
       vocabulary_[pieces.back().first] = static_cast<int32_t>(i);
     }
-    std::size_t bytes = 0;  // each of them takes 32 in the table
+    std::size_t bytes = 0;
     for (const auto& [piece, score] : pieces) bytes += piece.size();
-    if (bytes > std::size_t{16} << 20) reader_.refuse("model.vocab", "has pieces of more than 16 MiB");
+    check_size(bytes);
     int32_t unknown = -1;
     if (const auto id = model.find("unk_id"); id != model.end() && !id->is_null()) {
       unknown = reader_.id_of(*id, "model.unk_id");
@@ -211,12 +256,15 @@ class Reader {
           reader_.refuse(place(), "names a token that is not in model.vocab: " + printable(token, 40));
         return found->second;
       };
-      crosses = crosses || (begins_with_space(right) && !ends_in_space(left));
       const int32_t first = id(left), second = id(right);
+      const std::size_t prefix = out_.bpe.prefix.size();  // dropped from the second part, whatever it is
+      if (right.size() <= prefix) reader_.refuse(place(), "merges a token that is not longer than the prefix");
+      right.erase(0, prefix);
+      crosses = crosses || (begins_with_space(right) && !ends_in_space(left));
       all.push_back({first, second, id(left += right)});
     }
     out_.bpe.set_merges(all);
-    out_.cuttable = steps_.by_word || steps_.bytes || !crosses;
+    out_.cuttable = steps_.by_word || steps_.bytes || (!crosses && out_.bpe.affixed.empty());
   }
   static bool begins_with_space(std::string_view text) { return text[0] == ' ' || text.starts_with(metaspace); }
   static bool ends_in_space(std::string_view text) { return text.back() == ' ' || text.ends_with(metaspace); }
@@ -270,34 +318,21 @@ class Reader {
       literal_[static_cast<std::size_t>(id)] = true;
     }
     out_.added = table.tokens();
-    out_.cuttable = out_.cuttable && table.cuttable();
+    out_.cuttable = out_.cuttable && !steps_.drops && table.cuttable();
     if (out_.pieces.empty()) reader_.refuse("model.vocab", "is empty");
   }
 
   // From the characters of the file to bytes.
   void show_pieces(const json& decoder) {
     PieceDecoder shown;
-    read_decoder(reader_, decoder, "decoder", shown);
+    shown.read(reader_, decoder, "decoder");
     shown.byte_level = shown.byte_level || steps_.bytes || steps_.byte_characters;
+    shown.spaced =
+        shown.spaced || (decoder.is_null() && !out_.word_piece.empty() && !shown.byte_level && steps_.space.empty());
+    if (shown.word_end.empty()) shown.word_end = out_.bpe.suffix;
     if (shown.replaced.empty() && !steps_.space.empty()) shown.replaced.emplace_back(steps_.space, " ");
     literal_.resize(out_.pieces.size());
-    std::string bytes;
-    for (std::size_t id = 0; id < out_.pieces.size(); ++id) {
-      std::string& piece = out_.pieces[id];
-      if (literal_[id]) continue;
-      if (shown.byte_level) {
-        if (characters_.bytes(piece, bytes)) piece = bytes;
-        continue;
-      }
-      unsigned byte = 0;
-      if (shown.byte_fallback && piece.size() == 6 && std::sscanf(piece.c_str(), "<0x%2X>", &byte) == 1) {
-        piece.assign(1, static_cast<char>(byte));
-        continue;
-      }
-      for (const auto& [from, to] : shown.replaced)
-        for (std::size_t at = 0; !from.empty() && (at = piece.find(from, at)) != std::string::npos; at += to.size())
-          piece.replace(at, from.size(), to);
-    }
+    for (std::size_t id = 0; id < out_.pieces.size(); ++id) out_.pieces[id] = shown.show(out_.pieces[id], literal_[id]);
   }
 
   void ends(const TokenTable& table) {

@@ -12,12 +12,14 @@
 #include "tokenizer.hpp"
 #include "tokenizer_folder.hpp"
 #include "unigram.hpp"
+#include "word_piece.hpp"
 
 namespace text_data {
 
 struct HuggingFaceFile {
   Bpe bpe;
-  Unigram unigram;  // instead, if it is not empty
+  Unigram unigram;       // instead, if it is not empty
+  WordPiece word_piece;  // instead, if it is not empty
   Normaliser normaliser;
   std::vector<FileToken> added;
   Splitter splitter;

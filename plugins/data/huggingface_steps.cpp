@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base64.hpp"
 #include "utf8.hpp"
 
 namespace text_data {
@@ -35,6 +36,15 @@ constexpr FormName forms[] = {{"NFC", Normaliser::Form::nfc},
                               {"NFD", Normaliser::Form::nfd},
                               {"NFKC", Normaliser::Form::nfkc},
                               {"NFKD", Normaliser::Form::nfkd}};
+
+struct ChangeName {
+  const char* name;
+  const CharacterChange& (*change)();
+};
+constexpr ChangeName changes[] = {{"Lowercase", lowercase_change},
+                                  {"StripAccents", strip_accents_change},
+                                  {"Nmt", nmt_change},
+                                  {"ByteLevel", byte_level_change}};
 
 // Steps that split at kinds of characters alone.
 struct CharacterStep {
@@ -112,6 +122,24 @@ void add_step(const JsonReader& reader, Splitter::Step step, const std::string& 
     reader.refuse(place, "is one pre-tokenizer more than the " + std::to_string(most_steps) + " that are supported");
 }
 
+void add_bert(const JsonReader& reader, const json& value, const std::string& place, Normaliser& out) {
+  const auto add = [&](const CharacterChange& change) {
+    Normaliser::Step step;
+    step.change = &change;
+    out.add(std::move(step));
+  };
+  const bool lowercase = reader.flag(value, "lowercase", place, true);
+  if (reader.flag(value, "clean_text", place, true)) add(clean_text_change());
+  if (reader.flag(value, "handle_chinese_chars", place, true)) add(space_ideographs_change());
+  if (reader.flag(value, "strip_accents", place, lowercase)) {
+    Normaliser::Step form;
+    form.form = Normaliser::Form::nfd;
+    out.add(std::move(form));
+    add(strip_nonspacing_change());
+  }
+  if (lowercase) add(lowercase_change());
+}
+
 }  // namespace
 
 void read_normalizer(const JsonReader& reader, const json& value, const std::string& place, Normaliser& out) {
@@ -122,9 +150,12 @@ void read_normalizer(const JsonReader& reader, const json& value, const std::str
     for (std::size_t i = 0; i < list.size(); ++i) read_normalizer(reader, list[i], item(place, "normalizers", i), out);
     return;
   }
+  if (type == "BertNormalizer") return add_bert(reader, value, place, out);
   Normaliser::Step step;
   for (const FormName& f : forms)
     if (type == f.name) step.form = f.form;
+  for (const ChangeName& c : changes)
+    if (type == c.name) step.change = &c.change();
   if (type == "Prepend") {
     step.prepend = reader.text(value, "prepend", place);
   } else if (type == "Replace") {
@@ -142,8 +173,17 @@ void read_normalizer(const JsonReader& reader, const json& value, const std::str
   } else if (type == "Strip") {
     step.strip_left = reader.flag(value, "strip_left", place, false);
     step.strip_right = reader.flag(value, "strip_right", place, false);
-  } else if (step.form == Normaliser::Form::none) {
-    reader.unsupported(place + ".type", type, "use NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip or Sequence");
+  } else if (type == "Precompiled") {
+    const std::string inside = place + ".precompiled_charsmap";
+    std::string bytes;
+    if (!base64_decode(reader.text(value, "precompiled_charsmap", place), bytes))
+      reader.refuse(inside, "is not base64");
+    step.charsmap = std::make_shared<Charsmap>(bytes, reader.file() + ": " + inside);
+  } else if (step.form == Normaliser::Form::none && !step.change) {
+    reader.unsupported(
+        place + ".type", type,
+        "use NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, BertNormalizer, Nmt, Precompiled, ByteLevel, "
+        "Prepend, Replace, Strip or Sequence");
   }
   out.add(std::move(step));
 }
@@ -183,6 +223,8 @@ void read_pre_tokenizer(const JsonReader& reader, const json& value, const std::
   } else if (type == "Punctuation") {
     step.character = is_punctuation;
     step.behaviour = behaviour_of(reader, value, place, "Isolated");
+  } else if (type == "UnicodeScripts") {
+    step.scripts = out.drops = true;
   } else if (type == "Metaspace") {
     step = metaspace_step(reader, value, place);
     out.space = step.space;
@@ -199,28 +241,9 @@ void read_pre_tokenizer(const JsonReader& reader, const json& value, const std::
     if (known) return;
     reader.unsupported(place + ".type", type,
                        "use ByteLevel, Metaspace, Split, CharDelimiterSplit, Digits, Punctuation, Whitespace, "
-                       "WhitespaceSplit, BertPreTokenizer or Sequence");
+                       "WhitespaceSplit, BertPreTokenizer, UnicodeScripts or Sequence");
   }
   add_step(reader, std::move(step), place, out);
-}
-
-void read_decoder(const JsonReader& reader, const json& value, const std::string& place, PieceDecoder& out) {
-  if (!value.is_object()) return;
-  const std::string type = reader.type_of(value, place);
-  if (type == "Sequence") {
-    const json& list = reader.at(value, "decoders", place + ".decoders", json::value_t::array);
-    for (std::size_t i = 0; i < list.size(); ++i) read_decoder(reader, list[i], item(place, "decoders", i), out);
-    return;
-  }
-  out.byte_level = out.byte_level || type == "ByteLevel";
-  out.byte_fallback = out.byte_fallback || type == "ByteFallback";
-  const auto text = [](const json& from, const char* key, const char* otherwise) {
-    const auto found = from.find(key);
-    return found != from.end() && found->is_string() ? found->get<std::string>() : std::string(otherwise);
-  };
-  if (type == "Metaspace") out.replaced.emplace_back(text(value, "replacement", "\xe2\x96\x81"), " ");
-  if (type == "Replace" && value.contains("pattern") && value["pattern"].is_object())
-    out.replaced.emplace_back(text(value["pattern"], "String", ""), text(value, "content", ""));
 }
 
 }  // namespace text_data

@@ -21,15 +21,9 @@ struct SplitterFile {
   // characters.
   bool bytes = false, byte_characters = false;
   std::string space;     // what Metaspace writes for one, or ""
+  bool drops = false;    // what stands at the beginning of a part may be lost (UnicodeScripts)
   bool by_word = false;  // no word reaches over a space that stands between two letters
 };
 void read_pre_tokenizer(const JsonReader& reader, const json& value, const std::string& place, SplitterFile& out);
-
-// The text of a piece of the vocabulary, by the file's decoder.
-struct PieceDecoder {
-  bool byte_level = false, byte_fallback = false;
-  std::vector<std::pair<std::string, std::string>> replaced;
-};
-void read_decoder(const JsonReader& reader, const json& value, const std::string& place, PieceDecoder& out);
 
 }  // namespace text_data

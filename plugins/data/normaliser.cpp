@@ -153,6 +153,8 @@ std::string_view Normaliser::apply(std::string_view text, Buffers& buffers, cons
   };
   for (const Step& step : steps_) {
     if (step.form != Form::none) keep(to_form(text, step.form, *spare, buffers.characters));
+    if (step.change) keep(step.change->apply(text, *spare, moved));
+    if (step.charsmap) keep(step.charsmap->apply(text, *spare));
     if (step.pattern) keep(replace_matches(text, *step.pattern, step.text, *spare, state, moved));
     if (!step.literal.empty()) {
       if (text.starts_with(step.literal)) *moved = *moved || moves(step.literal, step.text);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "character_changes.hpp"
+#include "charsmap.hpp"
 #include "pattern.hpp"
 
 namespace text_data {
@@ -21,6 +23,8 @@ class Normaliser {
     std::string literal, text;               // what is replaced by `text`; if both are empty, nothing
     std::string prepend;                     // before a text that is not empty
     bool strip_left = false, strip_right = false;
+    const CharacterChange* change = nullptr;
+    std::shared_ptr<const Charsmap> charsmap;
   };
   struct Buffers {
     std::string first, second;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "failure.hpp"
+
 namespace text_data {
 namespace {
 
@@ -26,7 +28,11 @@ Cut cut_of(const Tokenizer& tokenizer) {
     }
     return true;
   };
-  return same({" "}) ? Cut::before_space : same({""}) ? Cut::for_space : Cut::never;
+  try {
+    return same({" "}) ? Cut::before_space : same({""}) ? Cut::for_space : Cut::never;
+  } catch (const Failure&) {
+    return Cut::never;  // the vocabulary lacks a word of these texts
+  }
 }
 
 void Batch::encode(const Tokenizer& tokenizer) {

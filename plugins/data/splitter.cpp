@@ -58,6 +58,41 @@ void apply_behaviour(Behaviour behaviour, std::vector<Piece>& pieces) {
   }
 }
 
+constexpr std::size_t any_script = 255;
+
+std::size_t script_named(std::string_view name) {
+  std::size_t i = 0;
+  while (i + 1 < unicode_script_count && name != unicode_script_names[i]) ++i;
+  return i;
+}
+
+// The script as UnicodeScripts counts it: those of Unicode 9.0, with Japanese as one.
+std::size_t counted_script(char32_t c) {
+  static const std::size_t han = script_named("Han"), hiragana = script_named("Hiragana"),
+                           katakana = script_named("Katakana"), common = script_named("Common"),
+                           devanagari = script_named("Devanagari"), unknown = script_named("Unknown");
+  if (c == ' ') return any_script;
+  if (c == 0x30fc) return han;
+  if (c == 0x589 || c == 0x61c) return common;  // of another script since
+  if (c == 0x953 || c == 0x954) return devanagari;
+  const std::size_t script = unicode_script(c);
+  if (script == unknown || (c >= 0x500 && newer_than_normalisers(c))) return any_script;
+  return script == hiragana || script == katakana ? han : script;
+}
+
+// A character of no script stays with what is before it; the library drops those at the beginning.
+void script_pieces(std::string_view text, std::vector<Piece>& pieces) {
+  pieces.clear();
+  std::size_t before = any_script;
+  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+    const std::size_t script = counted_script(utf8_decode(text.substr(at), &length));
+    if (script == any_script || script == before) continue;
+    if (!pieces.empty()) pieces.back().end = at;
+    pieces.push_back({at, text.size(), true});
+    before = script;
+  }
+}
+
 }  // namespace
 
 void Splitter::split(std::string_view text, bool first, Scratch& scratch, const MatchState& state,
@@ -121,7 +156,7 @@ void Splitter::split_at(std::size_t at, std::string_view text, bool first, Scrat
     else
       split_at(at + 1, part, first && begin == 0, scratch, state, take);
   };
-  if (!step.pattern && !step.character) return give(0, text.size());
+  if (!step.pattern && !step.character && !step.scripts) return give(0, text.size());
   if (step.pattern && step.behaviour == Behaviour::isolated) {  // the common case, without a list of pieces
     Pattern::Position position;
     std::size_t done = 0, begin = 0, end = 0;
@@ -133,8 +168,12 @@ void Splitter::split_at(std::size_t at, std::string_view text, bool first, Scrat
     if (done < text.size()) give(done, text.size());
     return;
   }
-  pieces(step, text, level.pieces, scratch, state);
-  apply_behaviour(step.behaviour, level.pieces);
+  if (step.scripts) {
+    script_pieces(text, level.pieces);
+  } else {
+    pieces(step, text, level.pieces, scratch, state);
+    apply_behaviour(step.behaviour, level.pieces);
+  }
   for (const Piece& piece : level.pieces)
     if (piece.end > piece.begin) give(piece.begin, piece.end);
 }

@@ -27,6 +27,7 @@ class Splitter {
     bool (*character)(char32_t) = nullptr;
     Behaviour behaviour = Behaviour::isolated;  // of the matches
     bool invert = false;                        // what does not match counts as a match
+    bool scripts = false;                       // where the script changes (UnicodeScripts)
     bool byte_characters = false;  // each byte becomes its character (ByteLevel, if it is not the last step)
   };
   struct Scratch {
@@ -54,7 +55,7 @@ class Splitter {
   // Leaves out steps that do nothing.
   void drop_idle() {
     std::erase_if(steps_, [](const Step& s) {
-      return s.space.empty() && !s.prefix_space && !s.pattern && !s.character && !s.byte_characters;
+      return s.space.empty() && !s.prefix_space && !s.pattern && !s.character && !s.scripts && !s.byte_characters;
     });
   }
   // Calls `take` for each part of the text; `first`: it is where the whole text begins.

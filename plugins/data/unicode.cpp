@@ -57,6 +57,11 @@ std::string_view unicode_category(char32_t c) {
   return unicode_category_names[category_entry(c) & category_bits];
 }
 
+std::size_t unicode_script(char32_t c) {
+  const uint32_t* end = unicode_scripts + unicode_script_runs;
+  return *(std::upper_bound(unicode_scripts, end, c, [](char32_t x, uint32_t row) { return x < row >> 8; }) - 1) & 255;
+}
+
 bool newer_than_normalisers(char32_t c) {
   static const std::bitset<(last_character >> 8) + 1> pages = [] {  // that have such a character
     std::bitset<(last_character >> 8) + 1> out;
@@ -66,6 +71,15 @@ bool newer_than_normalisers(char32_t c) {
     return out;
   }();
   return pages.test(c >> 8) && (category_entry(c) & newer_bit) != 0;
+}
+
+char32_t small_letter(char32_t c) {
+  if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+  const LowercaseRun* const end = unicode_lowercase + unicode_lowercase_runs;
+  const LowercaseRun* const run =
+      std::upper_bound(unicode_lowercase, end, c, [](char32_t x, const LowercaseRun& row) { return x < row.first; }) -
+      1;
+  return c > run->last || (c - run->first) % run->step != 0 ? c : c - run->first + run->to;
 }
 
 }  // namespace text_data

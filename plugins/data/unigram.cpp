@@ -2,7 +2,6 @@
 #include "unigram.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 
 #include "failure.hpp"
@@ -13,23 +12,7 @@ namespace {
 
 constexpr double unknown_penalty = 10;  // below the lowest score
 
-uint64_t spread_key(uint64_t key) {
-  key *= 0x9e3779b97f4a7c15u;
-  return key ^ key >> 29;
-}
-
-uint64_t edge_key(uint32_t node, unsigned char byte) {
-  return uint64_t{node} << 8 | byte;
-}
-
 }  // namespace
-
-uint32_t Unigram::follow(uint32_t node, unsigned char byte) const {
-  const uint64_t key = edge_key(node, byte), mask = edges_.size() - 1;
-  for (uint64_t at = spread_key(key) & mask; edges_[at].to != 0; at = (at + 1) & mask)
-    if (edges_[at].key == key) return edges_[at].to;
-  return 0;
-}
 
 void Unigram::set(const std::vector<std::pair<std::string, double>>& pieces, int32_t unknown, bool byte_fallback) {
   std::size_t bytes = 0;
@@ -41,37 +24,15 @@ void Unigram::set(const std::vector<std::pair<std::string, double>>& pieces, int
   }
   unknown_ = unknown;
   unknown_score_ = lowest - unknown_penalty;
-  edges_.assign(std::bit_ceil(2 * bytes + 2), Edge{});
-  ids_.assign(1, -1);
-  const uint64_t mask = edges_.size() - 1;
-  for (std::size_t id = 0; id < pieces.size(); ++id) {
-    uint32_t node = 0;
-    for (const char c : pieces[id].first) {
-      const uint64_t key = edge_key(node, static_cast<unsigned char>(c));
-      uint64_t at = spread_key(key) & mask;
-      while (edges_[at].to != 0 && edges_[at].key != key) at = (at + 1) & mask;
-      if (edges_[at].to == 0) {
-        edges_[at] = {key, static_cast<uint32_t>(ids_.size())};
-        ids_.push_back(-1);
-      }
-      node = edges_[at].to;
-    }
-    if (node != 0) ids_[node] = static_cast<int32_t>(id);
-  }
+  trie_ = PieceTrie(bytes);
+  for (std::size_t id = 0; id < pieces.size(); ++id) trie_.add(pieces[id].first, static_cast<int32_t>(id));
   if (!byte_fallback) return;
   bytes_.resize(256);
   for (unsigned b = 0; b < 256; ++b) {
     char name[8];
     std::snprintf(name, sizeof name, "<0x%02X>", b);
-    bytes_[b] = whole(name);
+    bytes_[b] = trie_.find(name);
   }
-}
-
-int32_t Unigram::whole(std::string_view piece) const {
-  uint32_t node = 0;
-  for (const char c : piece)
-    if ((node = follow(node, static_cast<unsigned char>(c))) == 0) return -1;
-  return ids_[node];
 }
 
 void Unigram::encode(std::string_view word, Scratch& s, std::vector<int32_t>& ids) const {
@@ -84,13 +45,14 @@ void Unigram::encode(std::string_view word, Scratch& s, std::vector<int32_t>& id
     utf8_decode(word.substr(at), &length);
     const double before = s.nodes[at].score;
     bool single = false;
-    uint32_t node = 0;
+    uint32_t node = PieceTrie::root;
     for (std::size_t end = at; end < word.size();) {
-      node = follow(node, static_cast<unsigned char>(word[end]));
+      node = trie_.follow(node, static_cast<unsigned char>(word[end]));
       if (node == 0) break;
       ++end;
-      if (ids_[node] < 0) continue;
-      offer(at, end, scores_[static_cast<std::size_t>(ids_[node])] + before, ids_[node]);
+      const int32_t id = trie_.id(node);
+      if (id < 0) continue;
+      offer(at, end, scores_[static_cast<std::size_t>(id)] + before, id);
       single = single || end - at == length;
     }
     if (!single) offer(at, at + length, unknown_score_ + before, unknown_);
@@ -111,7 +73,7 @@ void Unigram::encode(std::string_view word, Scratch& s, std::vector<int32_t>& id
   for (auto part = s.parts.rbegin(); part != s.parts.rend(); ++part) {
     const std::string_view text = word.substr(part->first, part->second - part->first);
     const auto byte = [&](char b) { return bytes_[static_cast<unsigned char>(b)]; };
-    if (const int32_t id = whole(text); id >= 0)
+    if (const int32_t id = trie_.find(text); id >= 0)
       ids.push_back(id);
     else if (!bytes_.empty() && std::all_of(text.begin(), text.end(), [&](char b) { return byte(b) >= 0; }))
       for (const char b : text) ids.push_back(byte(b));

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "piece_trie.hpp"
+
 namespace text_data {
 
 class Unigram {
@@ -28,14 +30,7 @@ class Unigram {
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
-  struct Edge {
-    uint64_t key = ~uint64_t{0};  // a node and a byte
-    uint32_t to = 0;
-  };
-  uint32_t follow(uint32_t node, unsigned char byte) const;  // 0: there is no such edge
-  int32_t whole(std::string_view piece) const;
-  std::vector<Edge> edges_;     // open addressing, at most half full
-  std::vector<int32_t> ids_;    // of the piece that ends at a node, or -1
+  PieceTrie trie_;
   std::vector<double> scores_;  // by id
   std::vector<int32_t> bytes_;  // ids of "<0x00>" and following, or empty
   int32_t unknown_ = -1;

@@ -97,22 +97,33 @@ TEST_CASE_METHOD(Hostile, "merges and vocabularies that make no sense") {
 }
 
 TEST_CASE_METHOD(Hostile, "what is not supported is named") {
-  for (const char* type : {"WordPiece", "WordLevel"})
-    refuse(with("/model/type", type), {"model.type", type, "BPE or Unigram"}, ENG_UNSUPPORTED);
+  refuse(with("/model/type", "Odd"), {"model.type", "Odd", "BPE, Unigram, WordPiece or WordLevel"}, ENG_UNSUPPORTED);
   refuse(with("/model/type", "Unigram"), {"model.vocab", "object, not array"});
   refuse(with("/model/dropout", 0.1), {"model.dropout", "by chance"}, ENG_UNSUPPORTED);
   refuse(with("/model/byte_fallback", true), {"model.byte_fallback", "ByteLevel"}, ENG_UNSUPPORTED);
-  refuse(with("/model/end_of_word_suffix", "</w>"), {"model.end_of_word_suffix"}, ENG_UNSUPPORTED);
-  refuse(with("/normalizer", {{"type", "Lowercase"}}), {"normalizer.type", "Lowercase"}, ENG_UNSUPPORTED);
+  refuse(with("/model/continuing_subword_prefix", "\u00e9"), {"model.continuing_subword_prefix", "ASCII"},
+         ENG_UNSUPPORTED);
+  refuse(with("/model/continuing_subword_prefix", "##"), {"model.merges[0]", "not longer than the prefix"});
+  refuse(with("/model/end_of_word_suffix", 1), {"model.end_of_word_suffix", "number, not string"});
+  refuse(with("/normalizer", {{"type", "Odd"}}), {"normalizer.type", "Odd"}, ENG_UNSUPPORTED);
+  refuse(with("/normalizer", {{"type", "BertNormalizer"}, {"lowercase", "yes"}}), {"normalizer.lowercase"});
   json sequence = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Precompiled"}}}}};
-  refuse(with("/normalizer", sequence), {"normalizer.normalizers[1].type", "Precompiled"}, ENG_UNSUPPORTED);
+  refuse(with("/normalizer", sequence), {"normalizer.normalizers[1].precompiled_charsmap is missing"});
+  for (const char* map : {"A", "AA=A", "####"})
+    refuse(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", map}}),
+           {"normalizer.precompiled_charsmap is not base64"});
+  for (const char* map : {"", "AAAA", "AAAAAA==", "CAAAAAAAAAA=", "BAAAAAAAAAD/"})  // short; no units; not UTF-8
+    refuse(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", map}}),
+           {"normalizer.precompiled_charsmap is damaged"});
+  refuse(with("/decoder", {{"type", "CTC"}}), {"decoder.type", "CTC"}, ENG_UNSUPPORTED);
+  refuse(with("/decoder", {{"type", "Replace"}, {"pattern", {{"Regex", "x"}}}, {"content", ""}}),
+         {"decoder.pattern.Regex"}, ENG_UNSUPPORTED);
   refuse(with("/normalizer", {{"type", "Replace"}, {"content", "x"}}), {"normalizer.pattern is missing"});
   refuse(with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "\\K"}}}, {"content", "x"}}),
          {"normalizer.pattern.Regex", "\\K (at byte 0)"}, ENG_UNSUPPORTED);
   refuse(with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "x"}}),
          {"normalizer.pattern.Regex", "match nothing"}, ENG_UNSUPPORTED);
-  refuse(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), {"pre_tokenizer.type", "UnicodeScripts"},
-         ENG_UNSUPPORTED);
+  refuse(with("/pre_tokenizer", {{"type", "FixedLength"}}), {"pre_tokenizer.type", "FixedLength"}, ENG_UNSUPPORTED);
   refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}),
          {"pre_tokenizer.prepend_scheme", "last"}, ENG_UNSUPPORTED);
   json first = with("/normalizer", {{"type", "Prepend"}, {"prepend", "x"}});
@@ -158,6 +169,36 @@ TEST_CASE_METHOD(Hostile, "a pattern that runs wild is an error of the text, and
     while (run.size() < 100'000) run += piece;
     CHECK(gpt2.decode(gpt2.encode(run)) == run);
   }
+}
+
+TEST_CASE_METHOD(Hostile, "a text with a word or rules without a meaning is an error of the text") {
+  const auto fails = [&](const json& file, const std::string& text, const char* word) {
+    TokenizerUse use("huggingface", folder.write("tokenizer.json", file.dump()));
+    REQUIRE(use.error() == "");
+    const auto* table = static_cast<const eng_tokenizer*>(plugin().get_interface(ENG_TOKENIZER_KIND, "huggingface"));
+    std::string said;
+    eng_error sink = {sizeof(sink), 0, &said, [](eng_error* self, eng_status, const char* what, uint64_t length) {
+                        static_cast<std::string*>(self->data)->assign(what, length);
+                      }};
+    uint64_t count = 0;
+    CHECK(table->encode(use.self(), text.data(), text.size(), 0, nullptr, 0, &count, &sink) == ENG_INVALID);
+    CHECK_THAT(said, Contains(word));
+  };
+  fails(with("/model", {{"type", "WordLevel"}, {"vocab", {{"a", 0}}}}), "b", "unk_token");
+  // 256 units. That of the letter a has a value, 8191 units away.
+  std::string map(4 + 4 * 256, '\0');
+  map[1] = 4;
+  map.replace(4 + 4 * 'a', 3, "a\xfd\x7f");
+  constexpr const char* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  map.resize((map.size() + 2) / 3 * 3);
+  std::string text;
+  for (std::size_t i = 0; i < map.size(); i += 3) {
+    uint32_t bits = 0;
+    for (std::size_t k = 0; k < 3; ++k) bits = bits << 8 | static_cast<unsigned char>(map[i + k]);
+    for (unsigned shift = 24; shift > 0; shift -= 6) text += digits[bits >> (shift - 6) & 63];
+  }
+  fails(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", text}}), "a",
+        "precompiled_charsmap is damaged");
 }
 
 TEST_CASE_METHOD(Hostile, "sentencepiece models") {

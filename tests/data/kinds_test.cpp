@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Patterns, kinds of tokenizer.json and folders of a tokenizer: ids equal to those of the libraries
-// (tools/goldens/oniguruma.py, tools/goldens/tokenizer_kinds.py).
+// (tools/goldens/oniguruma.py, tokenizer_kinds.py, tokenizer_models.py).
+#include <zlib.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -46,6 +49,57 @@ void check_ids(const json& all, const json& expected, TokenizerUse& tokenizer) {
   CHECK(tokenizer.info().vocabulary == expected["count"].get<int64_t>());
 }
 
+std::string utf8(char32_t c) {
+  const auto tail = [&](unsigned shift) { return static_cast<char>(0x80 | (c >> shift & 0x3f)); };
+  if (c < 0x80) return {static_cast<char>(c)};
+  if (c < 0x800) return {static_cast<char>(0xc0 | c >> 6), tail(0)};
+  if (c < 0x10000) return {static_cast<char>(0xe0 | c >> 12), tail(6), tail(0)};
+  return {static_cast<char>(0xf0 | c >> 18), tail(12), tail(6), tail(0)};
+}
+
+// The tokenizer.json of a case, whose vocabulary may be a common one.
+json file_of(const json& all, const json& expected) {
+  json file = expected["file"];
+  json& model = file["model"];
+  if (!model["vocab"].is_string()) return file;
+  const json common = all["common"][model["vocab"].get<std::string>()];
+  for (const auto& [key, value] : common.items()) model[key] = value;
+  return file;
+}
+
+// Without the spaces around a text, which the decoders of the library drop.
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+void check_decoded(const json& all, const json& expected, TokenizerUse& tokenizer) {
+  if (!expected.contains("decoded")) return;
+  for (std::size_t i = 0; i < all["texts"].size(); ++i) {
+    const std::string text = all["texts"][i];
+    CAPTURE(text);
+    CHECK(trimmed(tokenizer.decode(tokenizer.encode(text))) == trimmed(expected["decoded"][i].get<std::string>()));
+  }
+}
+
+// all_characters of tools/goldens/tokenizer_models.py.
+template <class Take>
+void each_thousand(Take take) {
+  std::vector<char32_t> starts;
+  for (char32_t c = 0; c < 0x32400; c += 1024)
+    if (c < 0xd800 || c >= 0xe000) starts.push_back(c);
+  starts.push_back(0xe0000);
+  starts.push_back(0xf0000);
+  for (const char32_t first : starts) {
+    std::string text;
+    for (char32_t c = first; c < first + 1024; ++c) {
+      const std::string character = utf8(c);
+      text += "A" + character + "e\u0301" + character + " ";
+    }
+    take(text);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a pattern splits as in the tokenizers library, or is refused", "[.slow]") {
@@ -87,21 +141,39 @@ TEST_CASE("a pattern splits as in the tokenizers library, or is refused", "[.slo
   CHECK(refused < 120);
 }
 
-TEST_CASE("kinds of tokenizer.json have the ids of the tokenizers library") {
-  const json all = load("kinds.json");
+TEST_CASE("kinds of tokenizer.json have the ids of the tokenizers library, and its text of them") {
   Folder folder;
-  for (const auto& [name, expected] : all["cases"].items()) {
-    CAPTURE(name);
-    json file = expected["file"];
-    if (json& model = file["model"]; model["vocab"].is_string()) {
-      const json common = all["common"][model["vocab"].get<std::string>()];
-      model["vocab"] = common["vocab"];
-      model["merges"] = common["merges"];
+  for (const char* kinds : {"kinds.json", "models.json"}) {
+    const json all = load(kinds);
+    for (const auto& [name, expected] : all["cases"].items()) {
+      if (expected.contains("crc")) continue;
+      CAPTURE(name);
+      TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file_of(all, expected).dump()));
+      REQUIRE(tokenizer.error() == "");
+      check_ids(all, expected, tokenizer);
+      check_decoded(all, expected, tokenizer);
     }
-    TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file.dump()));
-    REQUIRE(tokenizer.error() == "");
-    check_ids(all, expected, tokenizer);
   }
+}
+
+TEST_CASE("normalizers change each character as the tokenizers library does", "[.slow]") {
+  const json all = load("models.json");
+  Folder folder;
+  int found = 0;
+  for (const auto& [name, expected] : all["cases"].items()) {
+    if (!expected.contains("crc")) continue;
+    CAPTURE(name);
+    ++found;
+    TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file_of(all, expected).dump()));
+    REQUIRE(tokenizer.error() == "");
+    unsigned long crc = 0;
+    each_thousand([&](const std::string& text) {
+      const Ids ids = tokenizer.encode(text);  // little-endian, as all that is tested
+      crc = crc32(crc, reinterpret_cast<const unsigned char*>(ids.data()), static_cast<unsigned>(4 * ids.size()));
+    });
+    CHECK(crc == expected["crc"].get<unsigned long>());
+  }
+  CHECK(found == 8);
 }
 
 TEST_CASE("a folder is read whole: ids, vocabulary and end of text are those of transformers") {
