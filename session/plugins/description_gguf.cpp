@@ -57,7 +57,7 @@ std::vector<std::pair<std::string, const toml::node*>> inside(const toml::table&
                                                               const std::string& where) {
   const toml::node* node = table.get(key);
   if (!node) return {};
-  return entries(node, fmt::format("{} '{}'", where, key));
+  return eng::entries(node, fmt::format("{} '{}'", where, key));
 }
 
 }  // namespace
