@@ -16,6 +16,10 @@
 
 namespace text_data {
 
+// Tokens that the files of a tokenizer name.
+inline constexpr const char* token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                              "pad_token", "cls_token", "mask_token"};
+
 // A token that a file adds to the vocabulary, or marks as one that is found in the text as it is.
 struct FileToken {
   std::string content;

@@ -25,7 +25,7 @@ bool is_free(const Json& all, const std::string& path) {
 }
 
 // An option's value. A list of whole numbers is one of integers: transformers takes no 1.0 in the place of 1.
-Json json_of(const Value& value) {
+Json option_json(const Value& value) {
   const auto* list = std::get_if<std::vector<double>>(&value);
   const auto whole = [](double x) { return x == std::floor(x) && std::abs(x) < 1e15; };
   if (!list || !std::all_of(list->begin(), list->end(), whole))
@@ -48,7 +48,7 @@ Json write_config_json(const Section& model, const Schema& options, const Pretra
     // A key inside another one, such as rope_scaling.factor, makes no sense with its default.
     const std::string& path = option.json.front();
     if (path.find('.') == std::string::npos || model.given(option.key))
-      place(all, path) = json_of(model.settings().at(option.key).value);
+      place(all, path) = option_json(model.settings().at(option.key).value);
   }
   for (const auto& [path, text] : pretrained.write) {
     const Json constant = Json::parse(text);

@@ -9,6 +9,7 @@
 #include "../hash.hpp"
 #include "../json_text.hpp"
 #include "../notes.hpp"
+#include "../tokenizer_folder.hpp"
 
 namespace text_data {
 namespace {
@@ -18,10 +19,6 @@ namespace fs = std::filesystem;
 std::string resolved(const std::string& path, const std::string& base) {
   return (fs::path(base) / path).lexically_normal().string();
 }
-
-// The named tokens that a template may use, as the files of a tokenizer write them.
-constexpr const char* token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                       "pad_token", "cls_token", "mask_token"};
 
 }  // namespace
 
