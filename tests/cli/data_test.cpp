@@ -303,8 +303,9 @@ TEST_CASE("a run trains the answers of conversations, which data inspect shows",
     rows += R"({"messages": [{"role": "user", "content": ")" + std::to_string(i) +
             R"(?"}, {"role": "assistant", "content": ")" + (i % 2 ? "odd" : "even") + "\"}]}\n";
   scratch.write("chat.jsonl", rows);
-  const Args chat = {"data.plugin=chat",         "data.paths=['chat.jsonl']", "data.chat_template=t.jinja",
-                     "train.sequence_length=48", "train.steps=30",        "optimizer.learning_rate=1e-2"};
+  const Args chat = {
+      "data.plugin=chat", "data.paths=['chat.jsonl']",   "data.chat_template=t.jinja", "train.sequence_length=96",
+      "train.steps=30",   "optimizer.learning_rate=1e-2"};
   const auto args = [&](Args command, const Args& more = {}) {
     command.insert(command.end(), chat.begin(), chat.end());
     command.insert(command.end(), more.begin(), more.end());
