@@ -327,7 +327,7 @@ TEST_CASE("a run trains the answers of conversations, which data inspect shows",
     const Result run = engine(scratch, args({"run", "config.toml", "--out", out}, {pack}));
     INFO(pack << "\n" << run.err);
     REQUIRE(run.exit == 0);
-    // Of the answers only the first letter is hard to know: half of them are odd.
+    // Only the first letter of an answer is hard to know: half of them are odd.
     const Result eval = engine(scratch, {"eval", out, "--json"});
     INFO(eval.out << eval.err);
     REQUIRE(eval.exit == 0);
