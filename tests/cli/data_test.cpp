@@ -304,7 +304,7 @@ TEST_CASE("a run trains the answers of conversations, which data inspect shows",
             R"(?"}, {"role": "assistant", "content": ")" + (i % 2 ? "odd" : "even") + "\"}]}\n";
   scratch.write("chat.jsonl", rows);
   const Args chat = {
-      "data.plugin=chat", "data.paths=['chat.jsonl']",   "data.chat_template=t.jinja", "train.sequence_length=48",
+      "data.plugin=chat", "data.paths=['chat.jsonl']",   "data.chat_template=t.jinja", "train.sequence_length=96",
       "train.steps=30",   "optimizer.learning_rate=1e-2"};
   const auto args = [&](Args command, const Args& more = {}) {
     command.insert(command.end(), chat.begin(), chat.end());
@@ -327,7 +327,7 @@ TEST_CASE("a run trains the answers of conversations, which data inspect shows",
     const Result run = engine(scratch, args({"run", "config.toml", "--out", out}, {pack}));
     INFO(pack << "\n" << run.err);
     REQUIRE(run.exit == 0);
-    // Only the first letter of each answer is hard to know: half of them are odd.
+    // Only the first letter of an answer is hard to know: half of them are odd.
     const Result eval = engine(scratch, {"eval", out, "--json"});
     INFO(eval.out << eval.err);
     REQUIRE(eval.exit == 0);

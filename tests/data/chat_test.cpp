@@ -122,7 +122,7 @@ TEST_CASE("ids and masks of conversations are those of transformers, with marks 
         wanted.insert(hashes[i].get<std::string>());
       }
       folder.write("rows.jsonl", chosen);
-      Settings with = settings({{"tokenizer", golden_file("")}}, 1400);
+      Settings with = settings({{"tokenizer", golden_file("")}}, 1600);
       with.vocabulary = 1000;
       Source source(folder, with);
       REQUIRE(source.error() == "");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/text.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
@@ -45,7 +46,11 @@ class MaskedLine {
   }
   void flush() {
     if (run_.empty()) return;
-    const std::string text = for_terminal(run_);
+    std::string text;
+    for (std::size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+      end = run_.find('\n', at);
+      text += (at > 0 ? "\n" : "") + printable(run_.substr(at, end - at), run_.size());
+    }
     write_out(!trains_ ? text : terminal_ ? "\x1b[32m" + text + "\x1b[0m" : "{+" + text + "+}");
     run_.clear();
   }

@@ -48,9 +48,9 @@ class RowReader {
     if (!row.is_object()) fail(std::string("the row is a ") + row.type_name() + ", not an object");
     Row messages = messages_of(row);
     if (messages.empty()) fail("the row has no messages");
-    if (const auto system = row.find("system"); system != row.end() && system->is_string() &&
-                                                !system->get_ref<const std::string&>().empty() &&
-                                                messages[0].value("role", "") != "system")
+    const bool begins = messages[0].is_object() && messages[0].contains("role") && messages[0]["role"] == "system";
+    const Row* const system = filled(row, "system");
+    if (system && system->is_string() && !system->get_ref<const std::string&>().empty() && !begins)
       messages.insert(messages.begin(), Row{{"role", "system"}, {"content", *system}});
     if (const auto tools = row.find("tools"); tools != row.end()) take_tools(*tools);
     for (std::size_t i = 0; i < messages.size(); ++i) add(std::move(messages[i]), i);
@@ -71,6 +71,11 @@ class RowReader {
     const auto found = row.find(name);
     return found == row.end() || found->is_null() ? nullptr : &*found;
   }
+  // JSON in a text; discarded if it is none.
+  Row inner_json(const Row& text) const {
+    check_json_depth(text.get_ref<const std::string&>(), where_, deepest);
+    return Row::parse(text.get_ref<const std::string&>(), nullptr, false);
+  }
   const Row& list_in(const Row& row, const std::string& name) const {
     if (!row.is_array())
       fail("field \"" + printable(name, 60) + "\" is a " + row.type_name() + ", not a list of messages");
@@ -87,7 +92,7 @@ class RowReader {
       if (const Row* const found = filled(row, name)) {
         if (!found->is_string()) return list_in(*found, name);
         // A column of a table may hold the list as a text.
-        const Row inner = Row::parse(found->get_ref<const std::string&>(), nullptr, false);
+        const Row inner = inner_json(*found);
         return list_in(inner.is_discarded() ? *found : inner, name);
       }
     if (const Row* const instruction = filled(row, "instruction")) return from_instruction(row, *instruction);
@@ -151,7 +156,7 @@ class RowReader {
     if (tools.is_string()) {  // a column of a table holds the list as a text
       const std::string& text = tools.get_ref<const std::string&>();
       if (text.find_first_not_of(" \t\r\n") == std::string::npos) return;
-      list = Row::parse(text, nullptr, false);
+      list = inner_json(tools);
       if (list.is_discarded()) fail("field \"tools\" is a text that is not JSON");
     }
     if (list.is_null() || (list.is_array() && list.empty())) return;
@@ -237,7 +242,7 @@ class RowReader {
       Row& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
       const auto arguments = function.find("arguments");
       if (arguments == function.end() || !arguments->is_string()) continue;
-      Row parsed = Row::parse(arguments->get_ref<const std::string&>(), nullptr, false);
+      Row parsed = inner_json(*arguments);
       if (parsed.is_object()) *arguments = std::move(parsed);
     }
     return !calls.empty();

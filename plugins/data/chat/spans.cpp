@@ -100,6 +100,12 @@ class Rendering {
     const std::size_t content = text.starts_with(std::string_view(*changed).substr(0, at)) ? at : std::string::npos;
     if (begin == std::string::npos || (content != std::string::npos && (begin > content || headed(begin, content))))
       begin = content;
+    if (!begins && content != std::string::npos && before && cut->starts_with(*before) && before->size() < cut_at) {
+      // Earlier text is another one in the whole conversation. Between prompt and content the answer has the same head.
+      const std::string_view head = std::string_view(*cut).substr(before->size(), cut_at - before->size());
+      const bool same = std::string_view(text).substr(0, content).ends_with(head);
+      if (same && !headed(content - head.size(), content)) begin = content - head.size();
+    }
     if (begin == std::string::npos || !text.ends_with(after) || text.size() - after.size() < begin)
       fail("the chat template does not tell where the answer of message " + std::to_string(i + 1) +
            " begins and ends: put {% generation %} and {% endgeneration %} around answers in it");
