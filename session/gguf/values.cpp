@@ -14,7 +14,7 @@
 namespace eng {
 namespace {
 
-std::optional<double> number_of(const Value& value) {
+std::optional<double> as_number(const Value& value) {
   if (const auto* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&value)) return *real;
   return std::nullopt;
@@ -33,7 +33,7 @@ std::optional<Value> value_of_term(const GgufTerm& term, const Section& model) {
   if (term.kind == GgufTerm::Kind::value) return factors[0];
   double result = 1;
   for (size_t k = 0; k < factors.size(); ++k) {
-    const std::optional<double> factor = number_of(factors[k]);
+    const std::optional<double> factor = as_number(factors[k]);
     if (!factor) return std::nullopt;
     result = k == 1 && term.kind == GgufTerm::Kind::quotient ? std::ceil(result / *factor) : result * *factor;
   }
@@ -41,7 +41,7 @@ std::optional<Value> value_of_term(const GgufTerm& term, const Section& model) {
 }
 
 bool equal(const Value& a, const Value& b) {
-  const auto x = number_of(a), y = number_of(b);
+  const auto x = as_number(a), y = as_number(b);
   return x && y ? *x == *y : a == b;
 }
 
@@ -97,7 +97,7 @@ std::vector<float> write_keys(const GgufModel& gguf, const Section& model, GgufH
   if (!size)
     throw Error(Exit::usage, "`rope.dimension_count` is not among the keys of [provides.gguf], which has `rope`",
                 "add it to the plugin's description");
-  const auto head_dim = number_of(gguf_value(*size, model, "rope.dimension_count"));
+  const auto head_dim = as_number(gguf_value(*size, model, "rope.dimension_count"));
   return write_rope(gguf.architecture, model, static_cast<int64_t>(head_dim.value_or(0)), out);
 }
 
