@@ -9,7 +9,9 @@
    prompts, the greedy text of `engine generate` must be that of llama.cpp, and the log probabilities of the next token
    those of transformers within 2e-3. GPT-2 is the plugin of examples/plugins.
 2. Types: the log probabilities of bf16, f16 and q8_0 files stay within 0.15 of those of f32.
-3. Tokenizers: of tests/data/golden, whose strings (ids.json) must get the ids of the libraries from llama.cpp.
+3. Tokenizers: of tests/data/golden, whose strings (ids.json) must get the ids of the libraries from llama.cpp, but for
+   those that the notes of the export are about: llama3 has two added tokens with rules for what stands beside them,
+   neox normalises to NFC.
 """
 
 import json
@@ -40,13 +42,14 @@ MODELS = {
     "rope yarn, own factor": ("llama", LLAMA + 'rope_type = "yarn"\nrope_factor = 4.0\nrope_attention_factor = 1.3\n'
                               "rope_beta_fast = 24.0\nrope_original_max_position_embeddings = 32"),
     "qwen2": ("qwen2", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2"),
-    "qwen2 rope yarn": ("qwen2", LLAMA + 'rope_type = "yarn"\nrope_factor = 4.0\n'
+    "qwen2 rope yarn": ("qwen2", LLAMA + 'num_key_value_heads = 4\nrope_type = "yarn"\nrope_factor = 4.0\n'
                         "rope_original_max_position_embeddings = 32"),
     "mamba": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2"),
     "mamba, own head": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2\nstate_size = 8\ntime_step_rank = 3\n"
                         "tie_word_embeddings = false"),
     "gpt2": ("gpt2", "n_embd = 64\nn_head = 4\nn_layer = 2\nn_positions = 128"),
 }
+NOTED = {"llama3": 2, "neox": 16}
 CONFIG = """[model]
 plugin = "{plugin}"
 preset = "tiny"
@@ -91,8 +94,8 @@ class Llama:
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
-    def ids(self, text):
-        return self.ask("/tokenize", content=text, add_special=False, parse_special=True)["tokens"]
+    def ids(self, text, special):
+        return self.ask("/tokenize", content=text, add_special=False, parse_special=special)["tokens"]
 
     def text(self, prompt, tokens):
         return self.ask("/completion", prompt=prompt, n_predict=tokens, temperature=0, cache_prompt=False)["content"]
@@ -170,10 +173,13 @@ def tokenizers(work, failed):
             if ids is None or "\0" in string:
                 continue
             all_strings += 1
-            if llama.ids(string) != [int(word) for word in ids.split()]:
+            # sentencepiece never finds its control tokens in a text
+            if llama.ids(string, name not in ("llama", "unigram")) != [int(word) for word in ids.split()]:
                 other.append(string)
-        print(f"{'tokenizer ' + name:28} {all_strings - len(other)} of {all_strings} strings get the same ids"
-              + (f"; not {other[:12]}" if other else ""), flush=True)
+        good = len(other) == NOTED.get(name, 0)
+        failed.append(not good)
+        print(f"{'tokenizer ' + name:28} {'ok' if good else 'FAILED'}: {all_strings - len(other)} of {all_strings} strings get the same ids"
+              + (f"; not {other}" if other and not good else ""), flush=True)
 
 
 def main():

@@ -68,7 +68,7 @@ class MessageFields {
 };
 
 // Numbers of fields, of sentencepiece_model.proto.
-enum FieldNumber : uint64_t {
+enum SentencepieceField : uint64_t {
   kPieces = 1,
   kTrainer = 2,
   kNormalizer = 3,

@@ -130,20 +130,17 @@ TEST_CASE("Qwen2 and mamba as GGUF", "[cli][gguf]") {
             floats_of(weights.at("model.layers.0.self_attn.k_proj." + std::string(kind))));
   }
   Scratch scratch;
-  const fs::path source = goldens / "mamba";
+  const fs::path source = goldens / "mamba_ssm";  // 16 features, 32 channels of 8 states, 4 taps
   const gguf::File file = exported(scratch, source, {"--type", "f16"});
   auto weights = stored(source);
-  const Json config = Json::parse(read(source / "config.json"));
   CHECK(file.text("general.architecture") == "mamba");
-  const uint64_t inner = config.at("intermediate_size"), states = config.at("state_size");
-  CHECK(file.number("mamba.ssm.inner_size") == inner);
-  CHECK(file.number("mamba.ssm.time_step_rank") == config.at("time_step_rank"));
-  CHECK(file.tensors.at("blk.0.ssm_conv1d.weight").dims ==
-        std::vector<uint64_t>{config.at("conv_kernel").get<uint64_t>(), inner});
+  CHECK(file.number("mamba.ssm.inner_size") == 32);
+  CHECK(file.number("mamba.ssm.time_step_rank") == 1);
+  CHECK(file.tensors.at("blk.0.ssm_conv1d.weight").dims == std::vector<uint64_t>{4, 32});
   CHECK(file.tensors.at("blk.0.ssm_conv1d.weight").type == 0);
   CHECK(file.tensors.at("blk.0.ssm_in.weight").type == 1);
   const gguf::Tensor& a = file.tensors.at("blk.1.ssm_a");
-  CHECK(a.dims == std::vector<uint64_t>{states, inner});
+  CHECK(a.dims == std::vector<uint64_t>{8, 32});
   const auto own = floats_of(weights.at("backbone.layers.1.mixer.A_log"));
   const auto theirs = a.floats();
   for (size_t k = 0; k < own.size(); ++k) CHECK(theirs[k] == Approx(-std::exp(own[k])).epsilon(1e-6));
@@ -160,7 +157,8 @@ TEST_CASE("a GGUF file has the tokenizer and the chat template of the run", "[cl
     scratch.write(name + "/chat_template.jinja", "{{ messages }}");
     scratch.write(
         "c.toml",
-        "[model]\nplugin = 'llama'\npreset = 'tiny'\nvocab_size = 800\nnum_hidden_layers = 1\n[data]\npaths = "
+        "[model]\nplugin = 'llama'\npreset = 'tiny'\nvocab_size = 800\nhidden_size = 32\nintermediate_size = "
+        "32\nnum_hidden_layers = 1\n[data]\npaths = "
         "['text.txt']\ntokenizer = '" +
             name +
             "'\nspecial_tokens = true\n[train]\nsteps = 1\nsequence_length = 16\nmicro_batch = 2\n[device]\nthreads = "
@@ -191,6 +189,8 @@ TEST_CASE("what llama.cpp does not compute is not written as GGUF", "[cli][gguf]
   const auto run = [&](const char* name) { REQUIRE(run_from(scratch, goldens / name, name).exit == 0); };
   run("opt");
   CHECK(has(told(scratch, {"ckpt", "export", "opt", "--to", "o.gguf"}), "llama.cpp does not know OPT"));
+  run("mamba");
+  CHECK(has(told(scratch, {"ckpt", "export", "mamba", "--to", "o.gguf"}), "model.use_bias = true"));
   run("mamba_wide");
   CHECK(has(told(scratch, {"ckpt", "export", "mamba_wide", "--to", "o.gguf"}),
             "only with ssm.inner_size = 32, and this model has 24"));
