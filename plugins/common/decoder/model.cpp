@@ -192,8 +192,8 @@ Model::Layer Model::take_layer(const eng_id* params) const {
   return out;
 }
 
-// The summand of attention in the residual stream, from x (B, T, H). A field of the batch gets its id when it is first asked
-// for, and plans are in the order of ids: the places where `layer` asks for them must not change.
+// The summand of attention in the residual stream, from x (B, T, H). A field of the batch gets its id when it is first
+// asked for, and plans are in the order of ids: the places where `layer` asks for them must not change.
 eng_id Model::attention(eng_build* b, const Layer& l, eng_id x, const Fields& fields) const {
   double scale = c_.attention_scale != 0.0 ? c_.attention_scale : 1.0 / std::sqrt(static_cast<double>(c_.head_dim));
   const int64_t d = c_.head_dim, group = c_.heads / c_.kv_heads * d;
