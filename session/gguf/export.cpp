@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A check makes the names of so many ids. Those behind the tokenizer's own differ by their number alone.
+constexpr int64_t most_checked_ids = int64_t{1} << 20;
 constexpr const char* divisors_name = "rope_freqs.weight";
 
 // A tensor of the file, and how it is made of those of the model.
@@ -165,7 +167,8 @@ struct Keys {
   std::vector<std::string> notes;
 };
 
-Keys write_all_keys(const GgufModel& gguf, const Section& model, const GgufTokenizer& tokenizer,
+// `ids`: how many the vocabulary has.
+Keys write_all_keys(const GgufModel& gguf, const Section& model, const GgufTokenizer& tokenizer, int64_t ids,
                     const std::string& name, GgufType type) {
   Keys out;
   out.header.text("general.architecture", gguf.architecture);
@@ -175,9 +178,8 @@ Keys write_all_keys(const GgufModel& gguf, const Section& model, const GgufToken
   out.header.number("general.quantization_version", 2);
   out.header.number("general.alignment", gguf_alignment);
   out.divisors = write_keys(gguf, model, out.header);
-  const int64_t rows = model.integer("vocab_size");
-  out.header.number(gguf.architecture + ".vocab_size", static_cast<uint32_t>(rows));
-  out.notes = write_vocabulary(tokenizer, rows, out.header);
+  out.header.number(gguf.architecture + ".vocab_size", static_cast<uint32_t>(model.integer("vocab_size")));
+  out.notes = write_vocabulary(tokenizer, ids, out.header);
   return out;
 }
 
@@ -203,7 +205,7 @@ ExportedGguf export_gguf(const fs::path& checkpoint, const Config& config, const
   const std::vector<Placed> placed = place_tensors(shapes, gguf, model, type, checkpoint.string());
   ExportedGguf out{0, placed.size(), stored.size() - exported.size() - 2 * merged.size(), 0, {}};
 
-  const Keys keys = write_all_keys(gguf, model, tokenizer, to.stem().string(), type);
+  const Keys keys = write_all_keys(gguf, model, tokenizer, model.integer("vocab_size"), to.stem().string(), type);
   const std::vector<float>& divisors = keys.divisors;
   out.notes = keys.notes;
   std::vector<GgufTensor> tensors;
@@ -250,7 +252,8 @@ std::string check_gguf(const std::vector<TensorShape>& parameters, const Config&
   require_gguf(pretrained_of(plugin).gguf.get(), model);
   const GgufModel& gguf = *pretrained_of(plugin).gguf;
   const size_t tensors = place_tensors(parameters, gguf, model, GgufType::f32, "[model]").size();
-  const Keys keys = write_all_keys(gguf, model, tokenizer, "model", GgufType::f32);
+  const int64_t ids = std::min(model.integer("vocab_size"), most_checked_ids);
+  const Keys keys = write_all_keys(gguf, model, tokenizer, ids, "model", GgufType::f32);
   return fmt::format("{}, {} tensors{}{}", gguf.architecture, tensors, keys.notes.empty() ? "" : "; ",
                      fmt::join(keys.notes, "; "));
 }

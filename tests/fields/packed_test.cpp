@@ -220,7 +220,7 @@ Result together(const std::string& model, bool packed, const Fields& batch, cons
   for (int64_t r = 0; r < split.ranks; ++r) {
     Fields mine = of_rank(batch, split, r);
     if (whole) mine.valid = batch.valid;
-    const Result one = run(model, "cpu", packed, split.rows, static_cast<uint32_t>(split.accumulate), mine);
+    const Result one = run(model, "reference", packed, split.rows, static_cast<uint32_t>(split.accumulate), mine);
     out.loss += one.loss;
     if (out.gradients.empty()) {
       out.gradients = one.gradients;

@@ -52,10 +52,13 @@ TEST_CASE("those that need options pass with them", "[plugin_test]") {
   const Scratch place;
   fs::create_directory(place / "disk");
   passes("schedule/schedule", {"warmup_steps=100"});
-  passes("loss/preference", {"kind=orpo", "nll=0.3"});
+  const Args other_kind = {"nothing that this file provides uses it on a device",
+                           "nothing that brings ops uses this one"};
+  passes("loss/preference", {"kind=orpo", "nll=0.3"}, other_kind);
   passes("offload/nvme", {"nvme_paths=['" + (place / "disk").string() + "']"});
   const fs::path text = place / "text.txt";
-  const Args needs = {"not a file of tokens", "there is no such file", "give file=PATH", "not valid JSON"};
+  const Args needs = {"not a file of tokens", "there is no such file", "give file=PATH", "not valid JSON",
+                      "chat_template must name a file"};
   passes("data/data", {"paths=['" + text.string() + "']", "validation=0.2", "file=" + text.string()}, needs);
   CHECK(has(try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "data/data.eng.so").result.out, "give KEY=VALUE"));
 }

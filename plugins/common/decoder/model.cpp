@@ -275,7 +275,10 @@ std::vector<model::Signature> Model::templates() const {
   for (const Map& m : c_.maps) maps += (m.name ? 1u : 0u) + (m.bias ? 1u : 0u);
   const uint32_t head_norms = (c_.query_norm ? 1u : 0u) + (c_.key_norm ? 1u : 0u);
   const model::Signature layer = {maps + head_norms + 2 * norm_params(), 1};
-  return {{1 + table + projection, 0}, layer, {1 + projection + (c_.final_norm ? norm_params() : 0), 1}, layer};
+  std::vector<model::Signature> out = {
+      {1 + table + projection, 0}, layer, {1 + projection + (c_.final_norm ? norm_params() : 0), 1}};
+  if (!c_.turns.empty()) out.push_back(layer);  // unturned_template
+  return out;
 }
 
 eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
