@@ -103,7 +103,7 @@ class Golden(Case):
         self.assertEqual(self.golden("--check")[0], 0)
 
     def test_field_in_the_middle_of_a_draft(self):
-        self.edit("policy.h", "  uint32_t flags; /* ENG_PARAM_FP32", "  uint64_t inserted;\n  uint32_t flags; /* ENG_PARAM_FP32")
+        self.edit("policy.h", "  uint64_t count; /* elements, padding", "  uint64_t inserted;\n  uint64_t count; /* elements, padding")
         self.refused("eng.precision/1 differs but its draft is still 'eng.precision/1-draft", "struct eng_unit", "became '16 8 inserted: uint64_t'")
 
     def test_same_layout_other_parameter(self):

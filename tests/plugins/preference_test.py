@@ -14,6 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
+SANITIZED = b"__asan_init" in (BUILD / "tools/engine").read_bytes()
 GOLDEN = ROOT / "tests/plugins/golden"
 MODEL = ROOT / "tests/models/hf/single"
 CONFIG = f"""[model]
@@ -139,9 +140,11 @@ def check_memory(engine):
         planned = json.loads((engine.work / name / "run.json").read_text())["planned"]["host_peak_bytes"]
         measured = engine.steps(name)[-1]["host_peak_bytes"]
         peaks[name] = (planned, measured)
-        assert abs(measured - planned) < max(0.02 * planned, 8 << 20), (name, peaks)
+        # A sanitizer's own memory is in no plan.
+        assert SANITIZED or abs(measured - planned) < max(0.02 * planned, 8 << 20), (name, peaks)
     more = [a - b for a, b in zip(peaks["with"], peaks["without"])]
-    assert abs(more[0] - 4 * parameters) < 1 << 20 and abs(more[1] - 4 * parameters) < 4 << 20, (more, 4 * parameters)
+    assert abs(more[0] - 4 * parameters) < 1 << 20, (more, 4 * parameters)
+    assert SANITIZED or abs(more[1] - 4 * parameters) < 4 << 20, (more, 4 * parameters)
 
 
 def check_mistakes(engine):
