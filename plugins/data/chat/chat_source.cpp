@@ -126,7 +126,7 @@ const eng_data chat_table = {.struct_size = sizeof(eng_data),
                              .describe = describe_source,
                              .read = read_source,
                              .build = build_rows,
-                             .inspect = inspect_file,
+                             .inspect = nullptr,  // the source text does it
                              .fields = fields_of_source};
 
 }  // namespace text_data
