@@ -210,10 +210,11 @@ TEST_CASE("families: keys of config.json that change the mathematics are refused
   };
   for (const auto& [name, from, to, told] : cases) {
     const eng::test::Scratch scratch;
-    fs::copy(directories / name, scratch / name);
-    edit(scratch / name / "config.json", from, to);
+    const fs::path copied = scratch / name;
+    fs::copy(directories / name, copied);
+    edit(copied / "config.json", from, to);
     INFO(name << " " << to);
-    CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { config_from(scratch / name); }), Catch::Contains(told));
+    CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { config_from(copied); }), Catch::Contains(told));
   }
 }
 
