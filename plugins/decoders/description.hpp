@@ -42,6 +42,8 @@ tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 # sliding_window has an effect together with use_sliding_window alone
 attention_dropout = 0.0
 use_sliding_window = false
+# where it is absent, transformers takes 32
+num_key_value_heads = { product = ['num_attention_heads'] }
 
 [provides.presets]
 # over bytes, for a first run

@@ -239,6 +239,8 @@ partial_rotary_factor = 1.0
 [provides.pretrained.write]
 attention_dropout = 0.0
 use_sliding_window = false
+# where it is absent, transformers takes 32
+num_key_value_heads = { product = ['num_attention_heads'] }
 
 [provides.gguf]
 architecture = 'qwen2'

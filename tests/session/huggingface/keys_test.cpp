@@ -82,6 +82,19 @@ const std::vector<std::string> families = {"llama", "mistral", "ministral", "int
 
 }  // namespace
 
+TEST_CASE("config.json: heads of keys are always written for Qwen, of which transformers would take 32") {
+  for (const char* family : {"qwen2", "qwen3"})
+    for (const int64_t given : {0, 2}) {
+      Json config = with(family, "num_attention_heads", 4);
+      if (given) config["num_key_value_heads"] = given;
+      const Section model("model", source(config).settings);
+      const Json written =
+          write_config_json(model, schema(family).options, *schema(family).pretrained, "float32", Json::object());
+      INFO(family << " " << given);
+      CHECK(written.get("num_key_value_heads") == Json(given ? given : 4));
+    }
+}
+
 TEST_CASE("config.json: every key that transformers writes is accounted for, with its value") {
   for (const std::string& family : families) {
     Json written = goldens().at("families").at(family);
