@@ -181,10 +181,10 @@ eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32
     units += static_cast<uint64_t>(sites[k]->shape->dims[sites[k]->shape->ndim - 1]);
   if (rows > o.max_rows) rows = 0;  // none is kept
   const uint64_t divided = o.by_row ? rows : n_parameters, points = std::min<uint64_t>(o.points, divided),
-                 marks = report::drawn(points) * 350 + (o.by_row ? report::drawn(divided) * 600 : 0);
+                 marks = report::drawn(points) * 350 + (o.by_row ? report::drawn(divided) * 2000 : 0);
   const uint64_t pieces = 4 * sizeof(float) * std::min(largest, piece),
-                 picture = 8'950'000 + (o.responds() ? 150'000 : 0) + (o.embedding == "none" ? 0 : 150'000),
-                 library = 3'600'000;
+                 picture = 9'300'000 + (o.responds() ? 150'000 : 0) + (o.embedding == "none" ? 0 : 150'000),
+                 library = 3'950'000;
   const uint64_t text = 750'000 + rows * 304 + units * (rows ? 40 : 0) + uint64_t{n_parameters} * 640;
   *bytes = std::max({pieces, picture, library + text}) + rows * sizeof(Row) + uint64_t{n_parameters} * 2048 + marks +
            units * sizeof(Site::Unit) + (uint64_t{o.held_windows} + o.train_windows) * 64;

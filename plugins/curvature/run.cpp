@@ -161,23 +161,20 @@ void Work::finish(Results& r) {
   r.probes = o_.probes;
   if (!o_.fisher) r.step = double{step_};
   r.confidence = o_.confidence, r.activation_threshold = o_.sparsity_threshold;
-  // The facts tell the memory that was taken so far. So that drawing and writing are in it, all is made once before.
-  std::vector<std::pair<std::string, std::string>> pictures;
-  std::string note = report::make_pictures(
-      r, [&](const std::string& name, const std::string& bytes) { pictures.emplace_back(name, bytes); });
-  r.facts = host_.facts();
-  report::make_texts(r, [](const std::string&, const std::string&) {});
-  r.facts = host_.facts();
   uint64_t made = 0;
-  if (r.embedding.method == "pca" && o_.embedding == "auto")
-    note += std::string(note.empty() ? "" : "; ") +
-            "the map of the weights is a PCA, since this build has no UMAP: run tools/umappp-headers and build again";
   const report::Take write = [&](const std::string& name, const std::string& bytes) {
     host_.file(name, bytes);
     ++made;
   };
+  // The facts tell the memory that was taken so far. So pictures come before, and the texts are made once before.
+  std::string note = report::make_pictures(r, write);
+  r.facts = host_.facts();
+  report::make_texts(r, [](const std::string&, const std::string&) {});
+  r.facts = host_.facts();
+  if (r.embedding.method == "pca" && o_.embedding == "auto")
+    note += std::string(note.empty() ? "" : "; ") +
+            "the map of the weights is a PCA, since this build has no UMAP: run tools/umappp-headers and build again";
   report::make_texts(r, write);
-  for (const auto& [name, bytes] : pictures) write(name, bytes);
   host_.progress("files", made, made, note);
 }
 

@@ -37,19 +37,21 @@ double dot_radius(size_t n, Where where) {
   return (n > 400 ? 2.5 : 4.5) * (where == Where::paper ? 0.75 : 1);
 }
 
+// A tensor, or a row of one.
 struct Dot {
   const Measures* of;
-  std::string name;
+  const Tensor* tensor;
+  const Row* row;  // null: the tensor
+  std::string name() const { return row ? fmt::format("{}, row {}", tensor->name, row->index) : tensor->name; }
 };
 
 std::vector<Dot> dots_of(const Results& results) {
   std::vector<Dot> out;
   for (const Tensor& tensor : results.tensors)
     if (results.partition.by == "row")
-      for (const Row& row : tensor.measured_rows)
-        out.push_back({&row.measures, fmt::format("{}, row {}", tensor.name, row.index)});
+      for (const Row& row : tensor.measured_rows) out.push_back({&row.measures, &tensor, &row});
     else
-      out.push_back({&tensor.measures, tensor.name});
+      out.push_back({&tensor.measures, &tensor, nullptr});
   return out;
 }
 
@@ -121,7 +123,7 @@ Chart phase_diagram(const Results& results, Where where) {
     mark.places = {{std::isfinite(size) ? x.place(size) : frame.left + Strips::wide / 2,
                     std::isfinite(of.below) ? y.place(of.below) : frame.bottom - Strips::high / 2}};
     mark.form = class_forms[kind];
-    mark.text = fmt::format("{}: {}, mean |H| {}, sparsity {}", dots[k].name, class_name(of.kind),
+    mark.text = fmt::format("{}: {}, mean |H| {}, sparsity {}", dots[k].name(), class_name(of.kind),
                             short_number(of.magnitude), short_number(of.below));
     plot.mark(std::move(mark));
   }
