@@ -18,6 +18,9 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::ve
     if (!source.name.empty()) names_.push_back(source.name);
   }
   info_ = sources_[0]->info();
+  if (std::any_of(sources_.begin(), sources_.end(), [](const auto& source) { return source->of().weighted_mean; }))
+    for (std::size_t f = 2; f < fields_.size(); ++f)
+      if (fields_[f].name == ENG_FIELD_LOSS_WEIGHTS) weights_ = f;
   if (!names_.empty()) add_up(config);
   if (names_.empty()) held_out_ = {{0, info_.validation_samples}};
 }
@@ -165,3 +168,10 @@ std::vector<std::string> notes_of(const Config& config, const Data& data, int64_
 }
 
 }  // namespace eng
+    if (weights_) {
+      double sum = 0;
+      const auto* weights = static_cast<const float*>(values_[weights_]);
+      for (std::size_t t = 0; t < static_cast<std::size_t>(length_); ++t)
+        if (batch.labels[at + t] != ENG_IGNORE_LABEL) sum += source.of().weighted_mean ? double{weights[t]} : 1.0;
+      batch.weight = batch.weight.value_or(0.0) + sum;
+    }

@@ -15,12 +15,16 @@ struct Batch {
   std::vector<std::vector<char>> others;  // of the model's further fields, four bytes each
   int64_t valid = 0, padding = 0;         // padding: positions without a token
   // One for each source of a mixture.
+  // By which the sum of the losses of all labels is divided: the sum of their weights, if a source has a weighted mean;
+  // otherwise the number of those that count.
+  std::optional<double> weight = {};
+  double divisor() const { return weight.value_or(static_cast<double>(valid)); }
   struct Part {
     int64_t samples = 0, valid = 0;
   };
   std::vector<Part> parts;
   void clear() {
-    tokens.clear(), labels.clear(), valid = padding = 0;
+    tokens.clear(), labels.clear(), valid = padding = 0, weight.reset();
     parts.clear();
     for (auto& values : others) values.clear();
   }
@@ -37,6 +41,7 @@ class Data {
   const eng_data_info& info() const { return info_; }
   bool packed() const { return check_.packed(); }  // several documents lie in a sample
   double padding() const;                          // its share of the positions of an epoch
+  bool weighted() const { return weights_ > 0; }   // the loss is a mean over weights; see Batch::divisor
   // Appends samples [position, position + rows) of a split. Of the held-out samples, rows from `end` on do not count.
   // Throws Error(Exit::data).
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch, uint64_t end) const;
@@ -73,6 +78,7 @@ class Data {
   mutable std::vector<void*> values_;  // of the sample that is read
   eng_data_info info_{};               // of all sources
 };
+  std::size_t weights_ = 0;  // the field loss_weights, if a source has a weighted mean
 
 // Size of the configured model's vocabulary.
 int64_t model_vocabulary(const Config& config, Registry& registry);

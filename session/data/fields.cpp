@@ -106,6 +106,14 @@ Offered offered_fields(const Config& config, Registry& registry, bool generate) 
 }
 
 Neutral neutral(const std::string& field) {
+bool has_weighted_mean(const Config& config, Registry& registry) {
+  if (!config.has_data()) return false;
+  for (const DataSource& source : data_sources(config, registry))
+    for (const Field& field : provided_fields(source, source.where()))
+      if (source.weighted_mean && field.name == ENG_FIELD_LOSS_WEIGHTS) return true;
+  return false;
+}
+
   if (field == ENG_FIELD_LOSS_WEIGHTS)
     return [](int64_t length, const int32_t*, void* values) { std::fill_n(static_cast<float*>(values), length, 1.0F); };
   if (field == ENG_FIELD_SEGMENTS)

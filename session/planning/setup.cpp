@@ -130,7 +130,10 @@ static void note_length(const Section& model, int64_t length, int64_t limit, std
 }
 
 // A job adds up losses of windows and divides them by labels.
-static void need_labels(const Model& model) {
+static void need_labels(const Model& model, const Config& config, Registry& registry) {
+  if (has_weighted_mean(config, registry))
+    throw Error(Exit::usage, "[data]: the loss is a mean over weights of tokens; a job needs one over labels",
+                "take data without weights: data.weights = false");
   for (const Term& term : model.templates.at(model.blocks.back().tmpl).terms)
     if (term.weight != 0 && term.per)
       throw Error(Exit::usage,
@@ -250,7 +253,7 @@ static void make_model(Setup& s, const Asked& a) {
             a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference);
   choose_packed(s.model, s.precision, train.strings("freeze"));
   check_blocks(s.model, model);
-  if (a.readable.job) need_labels(s.model);
+  if (a.readable.job) need_labels(s.model, a.config, a.registry);
   if (a.readable.traced) a.readable.traced(s.model);
   need_fields(a.readable.fields, s.model);
   if (!a.generate) compare_fields(offered, s.model, a.config, s.notes);

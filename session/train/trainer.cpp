@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/trainer.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -192,13 +193,13 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
 }
 
 Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
-  Agreed all{batch.valid, batch.padding, stop, batch.parts};
+  Agreed all{batch.divisor(), batch.padding, stop, batch.parts};
   if (single_rank()) return all;
-  std::vector<int64_t> mine = {batch.valid, batch.padding, stop};
+  std::vector<int64_t> mine = {std::bit_cast<int64_t>(batch.divisor()), batch.padding, stop};
   for (const Batch::Part& part : batch.parts) mine.insert(mine.end(), {part.samples, part.valid});
   all = {0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
   for (const std::vector<int64_t>& one : exchange_numbers(exchange_, mine, "the agreement before a step")) {
-    all.valid += one[0], all.padding += one[1], all.stop = all.stop || one[2] != 0;
+    all.divisor += std::bit_cast<double>(one[0]), all.padding += one[1], all.stop = all.stop || one[2] != 0;
     for (size_t k = 0; k < all.parts.size(); ++k)
       all.parts[k].samples += one[3 + 2 * k], all.parts[k].valid += one[4 + 2 * k];
   }
@@ -217,8 +218,8 @@ void Trainer::stage(const Batch& batch) {
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = SteadyClock::now();
   stage(batch);
-  const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
-  executor_.host<float>(setup_.plan.inputs)[0] = agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f;
+  const bool counts_any = agreed.divisor > 0;
+  executor_.host<float>(setup_.plan.inputs)[0] = counts_any ? 1.0f / static_cast<float>(agreed.divisor) : 0.0f;
   // Several ranks stop together, between steps.
   try {
     if (!executor_.run("train", single_rank() ? stop : nullptr)) return std::nullopt;
@@ -229,7 +230,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
-  const Counts counts{valid, static_cast<double>(cut_.step())};
+  const Counts counts{counts_any ? agreed.divisor : 1.0, static_cast<double>(cut_.step())};
   const double loss = mean_loss(setup_.plan, sums, counts);
   const float* results = executor_.host<float>(setup_.plan.results);
   const float norm = results[ENG_S_NORM];
@@ -328,14 +329,13 @@ void Trainer::not_finite(double loss, double norm) {
                   : fmt::format("the last checkpoint is {}; {}, then resume from it", last_checkpoint_, advice));
 }
 
-double Trainer::gradients(const Batch& batch, int64_t valid) {
+double Trainer::gradients(const Batch& batch, double divisor) {
   upload_counters(0, 0);
   stage(batch);
-  const auto labels = static_cast<double>(std::max<int64_t>(valid, 1));
-  executor_.host<float>(setup_.plan.inputs)[0] = valid ? 1.0f / static_cast<float>(valid) : 0.0f;
+  executor_.host<float>(setup_.plan.inputs)[0] = divisor > 0 ? 1.0f / static_cast<float>(divisor) : 0.0f;
   executor_.run("train");
   const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
-  return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / labels;
+  return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / (divisor > 0 ? divisor : 1);
 }
 
 double Trainer::loss_of(const Batch& batch, const char* program) {

@@ -96,7 +96,7 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;                    // labels of the whole batch
+    double divisor = 0;                   // Batch::divisor of the whole batch
     int64_t padding = 0;                  // its positions without a token
     bool stop = false;                    // some rank was asked to stop
     std::vector<Batch::Part> parts = {};  // of a mixture, by source
@@ -111,9 +111,9 @@ class Trainer {
   Evaluation evaluate(const Batch& batch, const char* program = "eval");
   // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits.
   void logits(const Batch& batch);
-  // For a plan with a job. The gradients of one batch of all ranks, of which `valid` labels count: they stay. Returns
+  // For a plan with a job. The gradients of one batch of all ranks, of which this is the divisor: they stay. Returns
   // the mean loss. Random ops draw as in a first step.
-  double gradients(const Batch& batch, int64_t valid);
+  double gradients(const Batch& batch, double divisor);
   // The sum of the losses of this rank's rows of one micro-batch, by one of the programs that evaluate.
   double loss_of(const Batch& batch, const char* program);
   // Program k, which finds these ENG_S_COUNT scalars, and `counter` where the updates are counted.
@@ -156,6 +156,7 @@ class Trainer {
   void stage(const Batch& batch);
   struct Sums {
     uint64_t tokens = 0, sequences = 0;
+    double divisor = 0;          // Batch::divisor
     std::vector<double> losses;  // one for each term
   };
   Sums together(Sums mine) const;
