@@ -6,6 +6,7 @@
 
 #include "session/data/mixture.hpp"
 #include "session/data/source.hpp"
+#include "session/data/stored_reference.hpp"
 
 namespace eng {
 
@@ -14,11 +15,11 @@ struct Batch {
   std::vector<int32_t> tokens, labels;
   std::vector<std::vector<char>> others;  // of the model's further fields, four bytes each
   int64_t valid = 0, padding = 0;         // padding: positions without a token
-  // One for each source of a mixture.
   // By which the sum of the losses of all labels is divided: the sum of their weights, if a source has a weighted mean;
   // otherwise the number of those that count.
   std::optional<double> weight = {};
   double divisor() const { return weight.value_or(static_cast<double>(valid)); }
+  // One for each source of a mixture.
   struct Part {
     int64_t samples = 0, valid = 0;
   };
@@ -40,8 +41,8 @@ class Data {
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
   bool packed() const { return check_.packed(); }  // several documents lie in a sample
-  double padding() const;                          // its share of the positions of an epoch
   bool weighted() const { return weights_ > 0; }   // the loss is a mean over weights; see Batch::divisor
+  double padding() const;                          // its share of the positions of an epoch
   // Appends samples [position, position + rows) of a split. Of the held-out samples, rows from `end` on do not count.
   // Throws Error(Exit::data).
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch, uint64_t end) const;
@@ -65,6 +66,7 @@ class Data {
 
  private:
   void add_up(const Config& config);
+  void open_stored(const Config& config);
   // The source of a sample, and its position there.
   Mixture::Place place(int32_t split, uint64_t position) const;
   int64_t length_;
@@ -73,12 +75,14 @@ class Data {
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<std::string> names_;
   std::vector<HeldOut> held_out_;
+  std::optional<StoredReference> stored_;
+  std::size_t sums_ = 0;  // the field that it fills
   Mixture mixture_;
+  std::size_t weights_ = 0;            // the field loss_weights, if a source has a weighted mean
   mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
   mutable std::vector<void*> values_;  // of the sample that is read
   eng_data_info info_{};               // of all sources
 };
-  std::size_t weights_ = 0;  // the field loss_weights, if a source has a weighted mean
 
 // Size of the configured model's vocabulary.
 int64_t model_vocabulary(const Config& config, Registry& registry);

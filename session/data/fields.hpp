@@ -27,7 +27,7 @@ void need_fields(const std::vector<std::string>& asked, const Model& model);
 // Writes the neutral values of a field for one sample: a factor of 1, one document, positions that follow from
 // `segments` (null: one document).
 using Neutral = void (*)(int64_t length, const int32_t* segments, void* values);
-// nullptr if the field has none.
+// nullptr if the field has none. That of `reference_sums` stands for what Data fills in.
 Neutral neutral(const std::string& field);
 
 // Refuses documents that would see each other. Appends a note for each field that nobody reads.
