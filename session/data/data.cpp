@@ -169,16 +169,18 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch, ui
     const int64_t valid =
         length_ - std::count(batch.labels.data() + at, batch.labels.data() + at + length_, ENG_IGNORE_LABEL);
     batch.valid += valid;
-    if (weights_) {
-      double sum = 0;
+    auto divisor = static_cast<double>(valid);
+    if (weights_ && source.of().weighted_mean) {
+      divisor = 0;
       const auto* weights = static_cast<const float*>(values_[weights_]);
       for (std::size_t t = 0; t < static_cast<std::size_t>(length_); ++t)
-        if (batch.labels[at + t] != ENG_IGNORE_LABEL) sum += source.of().weighted_mean ? double{weights[t]} : 1.0;
-      batch.weight = batch.weight.value_or(0.0) + sum;
+        if (batch.labels[at + t] != ENG_IGNORE_LABEL) divisor += double{weights[t]};
     }
+    if (weights_) batch.weight = batch.weight.value_or(0.0) + divisor;
     if (names_.empty()) continue;
     batch.parts[from.source].samples += none ? 0 : 1;
     batch.parts[from.source].valid += valid;
+    batch.parts[from.source].divisor += divisor;
   }
 }
 

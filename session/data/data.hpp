@@ -22,6 +22,7 @@ struct Batch {
   // One for each source of a mixture.
   struct Part {
     int64_t samples = 0, valid = 0;
+    double divisor = 0;
   };
   std::vector<Part> parts;
   void clear() {
@@ -51,6 +52,9 @@ class Data {
   }
   // The names of the sources of a mixture; none if it is none.
   const std::vector<std::string>& names() const { return names_; }
+  // The source of a training sample of a mixture. Samples come in groups of so many, each of one source.
+  std::size_t source_of(uint64_t position) const { return mixture_.at(position).source; }
+  int64_t group() const { return sources_.empty() ? 1 : int64_t{sources_[0]->of().group}; }
   // The held-out samples [first, first + samples) of each source of a mixture, or all.
   struct HeldOut {
     uint64_t first, samples;

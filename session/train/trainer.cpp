@@ -196,12 +196,14 @@ Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
   Agreed all{batch.divisor(), batch.padding, stop, batch.parts};
   if (single_rank()) return all;
   std::vector<int64_t> mine = {std::bit_cast<int64_t>(batch.divisor()), batch.padding, stop};
-  for (const Batch::Part& part : batch.parts) mine.insert(mine.end(), {part.samples, part.valid});
+  for (const Batch::Part& part : batch.parts)
+    mine.insert(mine.end(), {part.samples, part.valid, std::bit_cast<int64_t>(part.divisor)});
   all = {0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
   for (const std::vector<int64_t>& one : exchange_numbers(exchange_, mine, "the agreement before a step")) {
     all.divisor += std::bit_cast<double>(one[0]), all.padding += one[1], all.stop = all.stop || one[2] != 0;
     for (size_t k = 0; k < all.parts.size(); ++k)
-      all.parts[k].samples += one[3 + 2 * k], all.parts[k].valid += one[4 + 2 * k];
+      all.parts[k].samples += one[3 + 3 * k], all.parts[k].valid += one[4 + 3 * k],
+          all.parts[k].divisor += std::bit_cast<double>(one[5 + 3 * k]);
   }
   return all;
 }
@@ -257,8 +259,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
   m.tokens_per_second = positions / m.step_seconds;
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
-  for (size_t k = 0; k < agreed.parts.size(); ++k)
-    m.sources.push_back({data_.names()[k], agreed.parts[k].samples, agreed.parts[k].valid});
+  add_sources(values, agreed, m);
   m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
@@ -270,6 +271,23 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.own_memory = !setup_.kernels->host_memory();
   m.host_peak_bytes = peak_resident_bytes();
   return m;
+}
+
+// A micro-batch has one sum of losses. It is that of a source where the samples of a micro-batch are those of one
+// group.
+void Trainer::add_sources(const float* values, const Agreed& agreed, Metrics& m) const {
+  const uint64_t first = samples_ - cut_.step();
+  for (size_t k = 0; k < agreed.parts.size(); ++k) {
+    const Batch::Part& part = agreed.parts[k];
+    m.sources.push_back({data_.names()[k], part.samples, part.valid, {}});
+    if (cut_.rows != data_.group() || part.divisor <= 0) continue;
+    const auto mine = [&](uint32_t rank, uint32_t micro) {
+      const uint64_t turn = uint64_t{micro} * cut_.world + rank;
+      return data_.source_of(first + turn * static_cast<uint64_t>(cut_.rows)) == k;
+    };
+    const Counts counts{part.divisor, static_cast<double>(part.samples)};
+    m.sources.back().loss = mean_loss(setup_.plan, loss_sums(setup_.plan, values, mine), counts);
+  }
 }
 
 void Trainer::observe(const float* values, Metrics& m) const {

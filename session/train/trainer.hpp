@@ -29,10 +29,12 @@ struct Metrics {
   std::vector<std::vector<Named>> own;
   std::optional<double> eval_loss;  // of an evaluation right after this step
   std::vector<Named> eval_sources;  // of the same, for each source of a mixture
-  // The sources of a mixture: their samples in the step, and the labels of these that count.
+  // The sources of a mixture: their samples in the step, the labels of these that count, and the loss of these, if each
+  // micro-batch is of one source.
   struct Part {
     std::string name;
     int64_t samples, tokens;
+    std::optional<double> loss = {};
   };
   std::vector<Part> sources;
   std::optional<double> padding;  // share of the positions without a token, where documents are packed
@@ -162,6 +164,7 @@ class Trainer {
   Sums together(Sums mine) const;
   void conclude(Evaluation& evaluation, const Sums& sums) const;
   void observe(const float* values, Metrics& metrics) const;
+  void add_sources(const float* values, const Agreed& agreed, Metrics& metrics) const;
 
   const Config& config_;
   Registry& registry_;
