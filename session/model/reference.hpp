@@ -22,7 +22,7 @@ struct Reference {
 std::optional<Reference> trace_reference(const Config& config, const eng_model& table, int32_t dtype, bool runs,
                                          Offered& offered);
 
-// A loss whose value is the sum of the log-probabilities of all labels, from an op that computes each, (B, T).
+// The cross-entropy, beside an op that computes the log-probability of each label, (B, T).
 Loss logprobs_loss();
 
 // [reference] store: throws Error(Exit::usage) if nothing in the model reads the stored values.
