@@ -155,13 +155,13 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch, ui
     const Mixture::Place from = place(split, none ? 0 : position);
     Source& source = *sources_[from.source];
     source.read(split, from.position, values_);
+    check_.check(values_, source.of().label, none ? position : from.position);
     if (stored_ &&
         !stored_->fill(batch.tokens.data() + at, batch.labels.data() + at, static_cast<float*>(values_[sums_])))
       throw Error(Exit::data,
                   fmt::format("[reference] store was computed from other data: it does not have sample {} of {}",
                               from.position, source.of().where()),
                   "compute it again: engine data reference CONFIG");
-    check_.check(values_, source.of().label, none ? position : from.position);
     if (none)
       std::fill_n(batch.labels.data() + at, length_, ENG_IGNORE_LABEL);
     else
