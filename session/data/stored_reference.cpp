@@ -56,7 +56,9 @@ Head read_head(const FileReader& file) {
   if (std::memcmp(head.magic, magic, sizeof(magic)) != 0) refuse(file.path(), "is no file of log-probabilities");
   if (head.version != version)
     refuse(file.path(), fmt::format("is of version {}; only version {} can be read", head.version, version));
-  if (text_of(head.checksum) != checksum_of(&head, offsetof(Head, checksum)))
+  char checksum[sizeof(head.checksum)] = {};
+  put(checksum, checksum_of(&head, offsetof(Head, checksum)));
+  if (std::memcmp(checksum, head.checksum, sizeof(checksum)) != 0)
     refuse(file.path(), "is damaged: its head is not what was written");
   const uint64_t room = file.size() - sizeof(head);
   if (room % sizeof(StoredReference::Entry) || room / sizeof(StoredReference::Entry) != head.sequences)

@@ -22,7 +22,7 @@ Settings settings(bool weights, std::map<std::string, std::string> strings = {},
   return {.paths = {"rows.jsonl"},
           .strings = std::move(strings),
           .numbers = {{"validation", 0}, {"weights", weights ? 1 : 0}, {"pack", pack ? 1 : 0}},
-          .length = 100,
+          .length = 150,
           .source = "chat"};
 }
 

@@ -18,10 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const bool seal : {false, true}) {
     if (seal && size >= 256) {
       const auto put = [&](size_t at, const std::string& text) { bytes.replace(at, text.size(), text); };
-      put(144, eng::Checksum::of(bytes.substr(256)));
-      bytes[144 + 32] = '\0';
-      put(216, eng::Checksum::of(bytes.substr(0, 216)));
-      bytes[216 + 32] = '\0';
+      const std::string end(8, '\0');
+      put(144, eng::Checksum::of(bytes.substr(256)) + end);
+      put(216, eng::Checksum::of(bytes.substr(0, 216)) + end);
     }
     eng::write_text(path, bytes);
     try {

@@ -11,10 +11,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from random import Random
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
-GOLDEN = ROOT / "tests/plugins/golden"
+SANITIZED = b"__asan_init" in (BUILD / "tools/engine").read_bytes()
 MODEL = ROOT / "tests/models/hf/single"
 CONFIG = f"""[model]
 from = "{MODEL}"
@@ -24,7 +25,7 @@ plugin = "preference"
 from = "start"
 [data]
 plugin = "pairs"
-paths = ["{GOLDEN}/pairs.jsonl"]
+paths = ["pairs.jsonl"]
 validation = 0.25
 [train]
 steps = 6
@@ -40,7 +41,7 @@ every = 3
 """
 STORE = "reference.store=kept/reference.logprobs"
 LORA = ['adapter.plugin="lora"', 'adapter.targets=["all-linear"]', "adapter.rank=4", "reference.from=base"]
-KTO = [f'data.paths=["{GOLDEN}/unpaired.jsonl"]', "data.unpaired=true", "loss.kind=kto", "data.validation=0.0"]
+KTO = ['data.paths=["single.jsonl"]', "data.unpaired=true", "loss.kind=kto"]
 
 
 class Engine:
@@ -99,15 +100,24 @@ def check_memory(engine):
     """No second model: what is planned is what training with the cross-entropy takes, and 1 %."""
     wide = ["--unset", "model.from", "model.plugin=llama", "model.vocab_size=2048", "model.hidden_size=512", "model.intermediate_size=1536",
             "model.num_attention_heads=8", "model.num_hidden_layers=4", "train.steps=2", "train.sequence_length=128"]
+    parameters = 4 * (4 * 512 * 512 + 3 * 512 * 1536 + 2 * 512) + 2 * 2048 * 512 + 512
     (engine.work / "text.txt").write_text("one two three " * 2000)
     ways = {"live": [], "stored": [STORE],
             "sft": ["--unset", "reference.from", "--unset", "loss.plugin", "data.plugin=text", 'data.paths=["text.txt"]']}
     peaks = {name: json.loads(engine("plan", "config.toml", *wide, *keys, "--json")) for name, keys in ways.items()}
     line = peaks["stored"]["reference"]
     assert line == "log-probabilities in kept/reference.logprobs, from start", line
-    totals = {name: plan["peak"]["device_bytes"] if "peak" in plan else None for name, plan in peaks.items()}
-    print(totals, list(peaks["sft"]))
-    return totals
+    live, stored, sft = (peaks[name]["ranks"][0]["host_peak_bytes"] for name in ("live", "stored", "sft"))
+    assert stored < 1.01 * sft and live > stored + 4 * parameters, (live, stored, sft)
+    planned = {}
+    for name in ("stored", "sft"):
+        if name == "stored":
+            engine("data", "reference", "config.toml", *wide, STORE)
+        engine.run(f"wide-{name}", *wide, *ways[name])
+        planned[name] = json.loads((engine.work / f"wide-{name}/run.json").read_text())["planned"]["host_peak_bytes"]
+        line = (engine.work / f"wide-{name}/metrics.jsonl").read_text().splitlines()[-1]
+        measured = json.loads(line)["host_peak_bytes"]
+        assert SANITIZED or abs(measured - planned[name]) < max(0.02 * planned[name], 8 << 20), (name, measured, planned)
 
 
 def check_refusals(engine):
@@ -120,7 +130,7 @@ def check_refusals(engine):
     told(code=0)
     assert "there is no " in told("reference.store=none") and "engine data reference" in told("reference.store=none")
     assert "train.sequence_length = 40 instead of 48" in told("train.sequence_length=48")
-    rows = (GOLDEN / "pairs.jsonl").read_text().splitlines()
+    rows = (engine.work / "pairs.jsonl").read_text().splitlines()
     row = json.loads(rows[0])
     row["chosen"] += "!"
     (engine.work / "rows.jsonl").write_text("\n".join([*rows[1:], json.dumps(row)]) + "\n")
@@ -150,10 +160,23 @@ def check_refusals(engine):
     file.write_bytes(good)
 
 
+def write_rows(work):
+    """Pairs and single answers of all lengths, so that sequences lie at other places of a batch in training."""
+    random, letters = Random(4), "abcdefgh "
+
+    def text(most):
+        return "".join(random.choice(letters) for _ in range(random.randint(1, most)))
+    pairs = [{"prompt": text(12), "chosen": text(20) + "!", "rejected": text(20) + "?"} for _ in range(14)]
+    single = [{"prompt": text(12), "completion": text(20), "label": k % 3 > 0} for k in range(14)]
+    for name, rows in (("pairs", pairs), ("single", single)):
+        (work / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def main():
     os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(pathlib.Path(folder))
+        write_rows(engine.work)
         (engine.work / "config.toml").write_text(CONFIG)
         check_bits(engine)
         check_resume(engine)
