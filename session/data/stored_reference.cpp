@@ -49,6 +49,13 @@ std::string text_of(const char (&from)[40]) {
   return {from, std::find(from, std::end(from), '\0')};
 }
 
+FileReader open(const fs::path& path) {
+  if (!fs::exists(path))
+    throw Error(Exit::data, fmt::format("[reference] store: there is no {}", path.string()),
+                "compute it: engine data reference CONFIG");
+  return FileReader(path, Exit::data);
+}
+
 Head read_head(const FileReader& file) {
   Head head;
   if (file.size() < sizeof(head)) refuse(file.path(), "is too short for a file of log-probabilities");
@@ -79,11 +86,11 @@ uint64_t StoredReference::key(int64_t length, const int32_t* tokens, const int32
 }
 
 StoredReference::Facts StoredReference::facts_of(const fs::path& path) {
-  return facts_in(read_head(FileReader(path, Exit::data)));
+  return facts_in(read_head(open(path)));
 }
 
 StoredReference::StoredReference(const fs::path& path) {
-  const FileReader file(path, Exit::data);
+  const FileReader file = open(path);
   const Head head = read_head(file);
   facts_ = facts_in(head);
   entries_.resize(head.sequences);

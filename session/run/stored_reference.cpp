@@ -54,9 +54,6 @@ fs::path stored_reference(const Config& config) {
 
 std::string check_stored_reference(const Config& config) {
   const fs::path path = stored_reference(config);
-  if (!fs::exists(path))
-    throw Error(Exit::data, fmt::format("[reference] store: there is no {}", path.string()),
-                "compute it: engine data reference CONFIG");
   const StoredReference::Facts facts = StoredReference::facts_of(path);
   const auto refuse = [&](const std::string& what) {
     throw Error(Exit::data, fmt::format("[reference] store: {} was computed {}", path.string(), what),

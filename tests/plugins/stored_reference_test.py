@@ -94,6 +94,7 @@ def check_resume(engine):
     # Another share that is held out has the same sequences.
     shown = json.loads(engine("eval", "whole", "data.validation=1", "--json"))
     assert shown["tokens"] > 0, shown
+    assert "there is no " in engine("eval", "whole", "reference.store=none", expect=4)
 
 
 def check_memory(engine):
