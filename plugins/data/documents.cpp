@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "documents.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -97,6 +98,22 @@ void add_documents(const TokenFile& file, int64_t eot, uint64_t base, std::vecto
   for (std::size_t i = before + 1; i < starts.size(); ++i)
     if (starts[i] < starts[i - 1] || starts[i] > base + file.tokens)
       refuse(file, "changed while it was read", ENG_DATA_LOSS);
+}
+
+void add_weights(const TokenFile& file, std::vector<WeightFrom>& out) {
+  if (file.header.weights == 0) return;
+  const uint64_t first = file.header.table + 8 * file.header.documents;
+  const InputFile own(file.path);
+  own.each_piece(first, first + sizeof(WeightFrom) * file.header.weights, [&](std::string_view piece) {
+    for (std::size_t at = 0; at + sizeof(WeightFrom) <= piece.size(); at += sizeof(WeightFrom)) {
+      WeightFrom next{};
+      std::memcpy(&next, piece.data() + at, sizeof(next));
+      const bool later = out.empty() || next.token > out.back().token;
+      if (!later || next.token >= file.tokens || !std::isfinite(next.weight) || next.weight < 0)
+        refuse(file, "its weights are damaged: build it again", ENG_DATA_LOSS);
+      out.push_back(next);
+    }
+  });
 }
 
 }  // namespace text_data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The starts of the documents in a file of tokens.
+// The starts of the documents in a file of tokens, and the weights of its tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,9 @@ namespace text_data {
 // document, and in llm.c's it is known; in others it ends one. Throws Failure if the file does not say where documents
 // begin.
 void add_documents(const TokenFile& file, int64_t eot, uint64_t base, std::vector<uint64_t>& starts);
+
+// Appends the weights of a file of the engine's own, which may have none. Throws Failure if they are not in order, or
+// not finite.
+void add_weights(const TokenFile& file, std::vector<WeightFrom>& out);
 
 }  // namespace text_data

@@ -201,6 +201,7 @@ left out, too."""
 [[provides]]
 kind = 'eng.data/1'
 name = 'chat'
+weighted_mean = true
 summary = 'Conversations, of which the answers train: written by a chat template, with masks; from JSON Lines'
 
 [provides.options.paths]
@@ -257,6 +258,13 @@ default = 'assistant'
 choices = ['assistant', 'last', 'all']
 help = """The tokens that train. assistant: those of all answers, with the token that ends each. last: those of the last answer. all: \
 all tokens. A message with weight = 0 or train = false does not train (with all, it does)."""
+
+[provides.options.weights]
+type = 'bool'
+default = false
+help = """Read weights: weight of a message, 0 or a number from 1e-9 to 1e9, times weight or loss_weight of its row. The loss is then \
+the sum of the weighted losses of all tokens that train, divided by the sum of their weights, over the whole step. false: the \
+weight of a message is 0 or 1, that of a row does not count, and how many have one is printed."""
 
 [provides.options.on_empty]
 type = 'string'

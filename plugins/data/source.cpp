@@ -87,11 +87,23 @@ void unmask(uint64_t length, int32_t* tokens, int32_t* labels) {
   }
 }
 
+// The weights of a document's labels, the tokens behind its own.
+void read_weights(const std::vector<WeightFrom>& weights, const Document& part, float* out) {
+  const auto after = [](uint64_t token, const WeightFrom& from) { return token < from.token; };
+  auto next = std::upper_bound(weights.begin(), weights.end(), part.start() + 1, after);
+  float weight = next == weights.begin() ? 1 : std::prev(next)->weight;
+  for (uint64_t t = 0; t < part.length(); ++t) {
+    if (next != weights.end() && next->token == part.start() + 1 + t) weight = (next++)->weight;
+    out[t] = weight;
+  }
+}
+
 const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Document> parts,
-                             void* const* values) {
+                             const std::vector<WeightFrom>& weights, void* const* values) {
   auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
   auto* segments = source.segments ? static_cast<int32_t*>(values[source.segments]) : nullptr;
   auto* positions = source.positions ? static_cast<int32_t*>(values[source.positions]) : nullptr;
+  auto* factors = source.loss_weights ? static_cast<float*>(values[source.loss_weights]) : nullptr;
   const auto put = [&](uint64_t at, uint64_t n, int32_t segment) {
     for (uint64_t t = 0; segments && t < n; ++t) segments[at + t] = segment;
     for (uint64_t t = 0; positions && t < n; ++t) positions[at + t] = static_cast<int32_t>(t);
@@ -101,11 +113,13 @@ const InputFile* read_packed(const Source& source, Stream& stream, std::span<con
   for (const Document& part : parts) {
     if (const InputFile* changed = read_document(stream, part, tokens + at, labels + at)) return changed;
     put(at, part.length(), segment++);
+    if (factors) read_weights(weights, part, factors + at);
     at += part.length();
   }
   std::fill(tokens + at, tokens + source.length, 0);
   std::fill(labels + at, labels + source.length, ENG_IGNORE_LABEL);
   put(at, source.length - at, ENG_PADDING_SEGMENT);
+  if (factors) std::fill(factors + at, factors + source.length, 1.0F);
   if (source.masked) unmask(source.length, tokens, labels);
   return nullptr;
 }
@@ -118,11 +132,17 @@ void take_fields(Source& source, const eng_options* options, const eng_data_requ
     const std::string_view name = request.fields[k].name;
     if (name == ENG_FIELD_SEGMENTS) source.segments = k;
     if (name == ENG_FIELD_POSITIONS) source.positions = k;
-    if (!source.pack || (name != ENG_FIELD_SEGMENTS && name != ENG_FIELD_POSITIONS))
+    if (name == ENG_FIELD_LOSS_WEIGHTS && source.weighs)
+      source.loss_weights = k;
+    else if (!source.pack || (name != ENG_FIELD_SEGMENTS && name != ENG_FIELD_POSITIONS))
       throw Failure(ENG_UNSUPPORTED, "[data] there is no field " + std::string(name));
   }
   if (source.pack && source.segments == 0)
     throw Failure(ENG_INVALID, "[data] pack = true needs a model that reads segments: set pack = false");
+  if (source.weighs && source.loss_weights == 0)
+    throw Failure(ENG_INVALID,
+                  "[data] weights = true needs a model and a loss that read loss_weights, as the cross-entropy does: "
+                  "set weights = false");
 }
 
 eng_status fields_of_source(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error) {
@@ -234,6 +254,7 @@ eng_status describe_source(void* self, eng_data_info* out, eng_error*) {
   info.host_bytes = source->stream.kept_bytes() + source->held.kept_bytes();
   for (const Packing* packing : {&source->packing[0], &source->packing[1], &source->held_packing})
     info.host_bytes += packing->kept_bytes();
+  info.host_bytes += (source->weights.capacity() + source->held_weights.capacity()) * sizeof(WeightFrom);
   info.documents = source->packing[0].documents();
   info.padding = source->packing[0].padding();
   std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
@@ -259,8 +280,9 @@ eng_status read_source(void* self, int32_t split, uint64_t position, void* const
   if (source->pack) {
     const bool held = sample >= of_stream;
     const Packing& packing = held ? source->held_packing : source->packing[split];
-    changed = read_packed(*source, held ? source->held : source->stream,
-                          packing.sample(held ? sample - of_stream : sample), values);
+    changed =
+        read_packed(*source, held ? source->held : source->stream, packing.sample(held ? sample - of_stream : sample),
+                    held ? source->held_weights : source->weights, values);
   } else if (sample < of_stream) {
     changed = source->stream.read(source->windows.start(split, sample), source->length, tokens, labels);
   } else {

@@ -11,6 +11,7 @@
 #include "hash.hpp"
 #include "packing.hpp"
 #include "stream.hpp"
+#include "token_file.hpp"
 #include "windows.hpp"
 
 namespace text_data {
@@ -30,9 +31,12 @@ struct Source {
   bool pack = false;    // samples hold whole documents
   bool alone = false;   // with `pack`: each sample holds one
   bool masked = false;  // with `pack`: the values are those of masked tokens (chat/masked_tokens.hpp)
-  std::vector<uint64_t> starts, held_starts;  // of documents, while the source is opened
-  Packing packing[2], held_packing;           // of the stream's splits, and of `held`
-  std::size_t segments = 0, positions = 0;    // the place of these fields among those that are read; 0: not read
+  std::vector<uint64_t> starts, held_starts;      // of documents, while the source is opened
+  Packing packing[2], held_packing;               // of the stream's splits, and of `held`
+  std::size_t segments = 0, positions = 0;        // the place of these fields among those that are read; 0: not read
+  bool weighs = false;                            // with `pack`: tokens have weights, the field loss_weights
+  std::size_t loss_weights = 0;                   // its place
+  std::vector<WeightFrom> weights, held_weights;  // of the tokens of the streams
 
   // Samples of a split: those of `stream`, and all.
   uint64_t of_stream(int32_t split) const { return pack ? packing[split].samples() : windows.count(split); }
@@ -51,7 +55,7 @@ DataFiles data_files(const eng_options* options, const eng_data_request& request
 // Throws Failure if the model has fewer ids than the tokenizer `name`. `may_be_unknown`: the vocabulary may be 0.
 void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const eng_data_request& request,
                       bool may_be_unknown);
-// Takes the fields that the option `pack` and the request ask for.
+// Takes the fields that the option `pack`, Source::weighs and the request ask for.
 void take_fields(Source& source, const eng_options* options, const eng_data_request& request);
 // The host's request in the size that this plugin knows, whichever version the host has.
 eng_data_request complete(const eng_data_request* given);

@@ -30,8 +30,9 @@ void own(const InputFile& file, std::string_view begin, TokenFile& out) {
     refuse_tokens(path, "is of version " + std::to_string(h.version) + "; only version 1 can be read", ENG_UNSUPPORTED);
   const uint64_t size = file.size();
   const bool fits = (h.width == 2 || h.width == 4) && h.tokens <= size / h.width && h.documents <= size / 8 &&
+                    h.weights <= size / sizeof(WeightFrom) &&
                     h.table == (sizeof(TokenHeader) + h.tokens * h.width + 7) / 8 * 8 &&
-                    h.table + h.documents * 8 == size;
+                    h.table + h.documents * 8 + h.weights * sizeof(WeightFrom) == size;
   if (!fits) {
     refuse_tokens(path,
                   "its header says " + std::to_string(h.tokens) + " tokens, which is not what its " +
@@ -218,6 +219,7 @@ std::string describe(const TokenFile& file, bool scanned) {
             "\nlargest id: " + std::to_string(h.masked != 0 ? h.largest / 2 : h.largest) + "\n";
     if (h.masked != 0) {
       text += "trained tokens: " + std::to_string(h.trained) + "\n";
+      if (h.weights > 0) text += "changes of the weight: " + std::to_string(h.weights) + "\n";
       for (const auto& [what, rows] : {std::pair("without messages", h.skipped),
                                        std::pair("that train no token", h.empty), std::pair("too long", h.too_long)})
         if (rows > 0) text += std::string("left out, ") + what + ": " + std::to_string(rows) + "\n";

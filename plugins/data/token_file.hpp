@@ -13,29 +13,39 @@
 namespace text_data {
 
 // The header of our own files, little-endian. After it, from byte 256 on, come `tokens` ids of `width` bytes, zeros up
-// to a multiple of 8, and for each document the index (u64) of its first token.
+// to a multiple of 8, for each document the index (u64) of its first token, and `weights` times WeightFrom.
 struct TokenHeader {
   char magic[8];     // "ENGTOKEN"
   uint32_t version;  // 1
   uint32_t width;    // 2 or 4
   uint64_t tokens;
   uint64_t documents;
-  int64_t vocabulary;  // of the tokenizer: ids are below
-  int64_t largest;     // id; -1: no tokens
-  int64_t eot;         // id between documents; -1: none
-  uint64_t table;      // where the documents' indices begin
-  Digest token_hash, table_hash;
-  Digest key;               // of what it was made from; its name
-  Digest tokenizer;         // of the tokenizer
-  uint64_t skipped, wrong;  // rows without a text, and bytes that are no text, of what it was made from
-  uint64_t masked;          // 1: a value is 2 * id, and 1 more if the token is trained
-  uint64_t trained;         // tokens of masked ones, and rows that were left out for want of one
+  int64_t vocabulary;             // of the tokenizer: ids are below
+  int64_t largest;                // id; -1: no tokens
+  int64_t eot;                    // id between documents; -1: none
+  uint64_t table;                 // where the documents' indices begin
+  Digest token_hash, table_hash;  // table: the documents' indices and the weights
+  Digest key;                     // of what it was made from; its name
+  Digest tokenizer;               // of the tokenizer
+  uint64_t skipped, wrong;        // rows without a text, and bytes that are no text, of what it was made from
+  uint64_t masked;                // 1: a value is 2 * id, and 1 more if the token is trained
+  uint64_t trained;               // tokens of masked ones, and rows that were left out for want of one
   uint64_t empty;
   uint64_t too_long, cut;  // rows that were left out, and that lost their end
-  char reserved[56];
+  uint64_t weights;
+  uint64_t unread;  // rows whose weight does not count
+  char reserved[40];
   Digest header_hash;  // of all bytes before
 };
 static_assert(sizeof(TokenHeader) == 256);
+
+// The tokens from this one to that of the next entry have this weight in the loss; those before the first have 1.
+struct WeightFrom {
+  uint64_t token;
+  float weight;  // finite, at least 0
+  uint32_t reserved;
+};
+static_assert(sizeof(WeightFrom) == 16);
 
 // The tokens of a file: their position and properties.
 struct TokenFile {
@@ -81,8 +91,10 @@ class TokenWriter {
   void begin_document() { documents_.push_back(header_.tokens); }
   void add(const int32_t* ids, std::size_t count);
   uint64_t tokens() const { return header_.tokens; }
-  void set_masks(uint64_t trained, uint64_t empty, uint64_t too_long, uint64_t cut);  // for the header
-  TokenHeader finish(uint64_t skipped = 0, uint64_t wrong = 0);                       // these two for the header
+  void weigh(uint64_t token, float weight);  // from this token on, which is behind that of the call before
+  // For the header.
+  void set_masks(uint64_t trained, uint64_t empty, uint64_t too_long, uint64_t cut, uint64_t unread);
+  TokenHeader finish(uint64_t skipped = 0, uint64_t wrong = 0);  // these two for the header
 
  private:
   void write(const void* data, std::size_t size);
@@ -92,6 +104,7 @@ class TokenWriter {
   TokenHeader header_;
   Hash hash_;
   std::vector<uint64_t> documents_;
+  std::vector<WeightFrom> weights_;
   std::string buffer_;
 };
 

@@ -94,8 +94,13 @@ void TokenWriter::add(const int32_t* ids, std::size_t count) {
   header_.tokens += count;
 }
 
-void TokenWriter::set_masks(uint64_t trained, uint64_t empty, uint64_t too_long, uint64_t cut) {
+void TokenWriter::weigh(uint64_t token, float weight) {
+  if (weight != (weights_.empty() ? 1 : weights_.back().weight)) weights_.push_back({token, weight, 0});
+}
+
+void TokenWriter::set_masks(uint64_t trained, uint64_t empty, uint64_t too_long, uint64_t cut, uint64_t unread) {
   header_.trained = trained, header_.empty = empty, header_.too_long = too_long, header_.cut = cut;
+  header_.unread = unread;
 }
 
 TokenHeader TokenWriter::finish(uint64_t skipped, uint64_t wrong) {
@@ -107,8 +112,11 @@ TokenHeader TokenWriter::finish(uint64_t skipped, uint64_t wrong) {
   write("\0\0\0\0\0\0\0", header_.table - end);
   Hash table;
   table.add(documents_.data(), documents_.size() * 8);
+  header_.weights = weights_.size();
+  if (!weights_.empty()) table.add(weights_.data(), weights_.size() * sizeof(WeightFrom));
   header_.table_hash = table.digest();
   write(documents_.data(), documents_.size() * 8);
+  if (!weights_.empty()) write(weights_.data(), weights_.size() * sizeof(WeightFrom));
   flush();
   Hash hash;
   hash.add(&header_, offsetof(TokenHeader, header_hash));

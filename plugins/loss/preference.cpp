@@ -82,7 +82,9 @@ struct Preference {
                          : "a micro-batch holds pairs of answers: train.micro_batch must be even");
     eng_id in[3] = {0, 0, 0};
     b->api->batch(b, "labels", &in[1], error);
-    if (rule.compares() && !(in[2] = eng_offered(b, "reference_logprobs")) && !b->api->status(b, nullptr))
+    // Only sums over answers are needed, so stored ones will do.
+    if (rule.compares() && !(in[2] = eng_offered(b, "reference_logprobs"))) in[2] = eng_offered(b, "reference_sums");
+    if (rule.compares() && !in[2] && !b->api->status(b, nullptr))
       model::invalid("the batch has no `reference_logprobs`, and kind = \"" + kind +
                      "\" compares with them: name a reference model, [reference] from, or choose data that provide "
                      "the field");

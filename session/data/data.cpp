@@ -18,8 +18,36 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::ve
     if (!source.name.empty()) names_.push_back(source.name);
   }
   info_ = sources_[0]->info();
+  if (std::any_of(sources_.begin(), sources_.end(), [](const auto& source) { return source->of().weighted_mean; }))
+    for (std::size_t f = 2; f < fields_.size(); ++f)
+      if (fields_[f].name == ENG_FIELD_LOSS_WEIGHTS) weights_ = f;
   if (!names_.empty()) add_up(config);
   if (names_.empty()) held_out_ = {{0, info_.validation_samples}};
+  open_stored(config);
+}
+
+// [reference] store. The file was computed from these data, or has all their samples: it may be of another split.
+void Data::open_stored(const Config& config) {
+  while (sums_ < fields_.size() && fields_[sums_].name != reference_sums) ++sums_;
+  if (sums_ == fields_.size()) return;
+  const std::filesystem::path path = config.base_dir() / config.section("reference").string("store");
+  stored_.emplace(path);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Exit::data, fmt::format("[reference] store: {} was computed {}", path.string(), what),
+                "compute it again: engine data reference CONFIG");
+  };
+  const StoredReference::Facts& facts = stored_->facts();
+  if (facts.length != length_)
+    refuse(fmt::format("with train.sequence_length = {} instead of {}", facts.length, length_));
+  info_.host_bytes += stored_->kept_bytes();
+  if (facts.data == info_.content_hash) return;
+  if (!names_.empty()) refuse("from other data: it is for one source of [data], not for [[data.sources]]");
+  Batch batch;
+  for (const int32_t split : {ENG_SPLIT_TRAIN, ENG_SPLIT_VALIDATION})
+    for (uint64_t at = 0; at < (split == ENG_SPLIT_TRAIN ? info_.train_samples : info_.validation_samples); ++at) {
+      batch.clear();
+      read(split, at, 1, batch);
+    }
 }
 
 // Adds up the facts of the sources. An epoch of the mixture may read a source more than once, or a part of it.
@@ -128,6 +156,12 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch, ui
     Source& source = *sources_[from.source];
     source.read(split, from.position, values_);
     check_.check(values_, source.of().label, none ? position : from.position);
+    if (stored_ &&
+        !stored_->fill(batch.tokens.data() + at, batch.labels.data() + at, static_cast<float*>(values_[sums_])))
+      throw Error(Exit::data,
+                  fmt::format("[reference] store was computed from other data: it does not have sample {} of {}",
+                              from.position, source.of().where()),
+                  "compute it again: engine data reference CONFIG");
     if (none)
       std::fill_n(batch.labels.data() + at, length_, ENG_IGNORE_LABEL);
     else
@@ -135,9 +169,18 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch, ui
     const int64_t valid =
         length_ - std::count(batch.labels.data() + at, batch.labels.data() + at + length_, ENG_IGNORE_LABEL);
     batch.valid += valid;
+    auto divisor = static_cast<double>(valid);
+    if (weights_ && source.of().weighted_mean) {
+      divisor = 0;
+      const auto* weights = static_cast<const float*>(values_[weights_]);
+      for (std::size_t t = 0; t < static_cast<std::size_t>(length_); ++t)
+        if (batch.labels[at + t] != ENG_IGNORE_LABEL) divisor += double{weights[t]};
+    }
+    if (weights_) batch.weight = batch.weight.value_or(0.0) + divisor;
     if (names_.empty()) continue;
     batch.parts[from.source].samples += none ? 0 : 1;
     batch.parts[from.source].valid += valid;
+    batch.parts[from.source].divisor += divisor;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "session/data/mixture.hpp"
 #include "session/data/source.hpp"
+#include "session/data/stored_reference.hpp"
 
 namespace eng {
 
@@ -14,13 +15,18 @@ struct Batch {
   std::vector<int32_t> tokens, labels;
   std::vector<std::vector<char>> others;  // of the model's further fields, four bytes each
   int64_t valid = 0, padding = 0;         // padding: positions without a token
+  // By which the sum of the losses of all labels is divided: the sum of their weights, if a source has a weighted mean;
+  // otherwise the number of those that count.
+  std::optional<double> weight = {};
+  double divisor() const { return weight.value_or(static_cast<double>(valid)); }
   // One for each source of a mixture.
   struct Part {
     int64_t samples = 0, valid = 0;
+    double divisor = 0;
   };
   std::vector<Part> parts;
   void clear() {
-    tokens.clear(), labels.clear(), valid = padding = 0;
+    tokens.clear(), labels.clear(), valid = padding = 0, weight.reset();
     parts.clear();
     for (auto& values : others) values.clear();
   }
@@ -36,6 +42,7 @@ class Data {
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
   bool packed() const { return check_.packed(); }  // several documents lie in a sample
+  bool weighted() const { return weights_ > 0; }   // the loss is a mean over weights; see Batch::divisor
   double padding() const;                          // its share of the positions of an epoch
   // Appends samples [position, position + rows) of a split. Of the held-out samples, rows from `end` on do not count.
   // Throws Error(Exit::data).
@@ -45,6 +52,9 @@ class Data {
   }
   // The names of the sources of a mixture; none if it is none.
   const std::vector<std::string>& names() const { return names_; }
+  // The source of a training sample of a mixture. Samples come in groups of so many, each of one source.
+  std::size_t source_of(uint64_t position) const { return mixture_.at(position).source; }
+  int64_t group() const { return sources_.empty() ? 1 : int64_t{sources_[0]->of().group}; }
   // The held-out samples [first, first + samples) of each source of a mixture, or all.
   struct HeldOut {
     uint64_t first, samples;
@@ -60,6 +70,7 @@ class Data {
 
  private:
   void add_up(const Config& config);
+  void open_stored(const Config& config);
   // The source of a sample, and its position there.
   Mixture::Place place(int32_t split, uint64_t position) const;
   int64_t length_;
@@ -68,7 +79,10 @@ class Data {
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<std::string> names_;
   std::vector<HeldOut> held_out_;
+  std::optional<StoredReference> stored_;
+  std::size_t sums_ = 0;  // the field that it fills
   Mixture mixture_;
+  std::size_t weights_ = 0;            // the field loss_weights, if a source has a weighted mean
   mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
   mutable std::vector<void*> values_;  // of the sample that is read
   eng_data_info info_{};               // of all sources

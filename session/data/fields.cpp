@@ -8,6 +8,7 @@
 #include "core/base/text.hpp"
 #include "engine/data.h"
 #include "session/config/spelling.hpp"
+#include "session/data/stored_reference.hpp"
 
 namespace eng {
 namespace {
@@ -105,9 +106,19 @@ Offered offered_fields(const Config& config, Registry& registry, bool generate) 
   return out;
 }
 
+bool has_weighted_mean(const Config& config, Registry& registry) {
+  if (!config.has_data()) return false;
+  for (const DataSource& source : data_sources(config, registry))
+    for (const Field& field : provided_fields(source, source.where()))
+      if (source.weighted_mean && field.name == ENG_FIELD_LOSS_WEIGHTS) return true;
+  return false;
+}
+
 Neutral neutral(const std::string& field) {
   if (field == ENG_FIELD_LOSS_WEIGHTS)
     return [](int64_t length, const int32_t*, void* values) { std::fill_n(static_cast<float*>(values), length, 1.0F); };
+  if (field == reference_sums)
+    return [](int64_t length, const int32_t*, void* values) { std::fill_n(static_cast<float*>(values), length, 0.0F); };
   if (field == ENG_FIELD_SEGMENTS)
     return [](int64_t length, const int32_t*, void* values) { std::fill_n(static_cast<int32_t*>(values), length, 0); };
   if (field == ENG_FIELD_POSITIONS)

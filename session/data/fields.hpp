@@ -15,6 +15,8 @@ std::vector<Field> provided_fields(const DataSource& source, const std::string& 
 // The fields that [data] provides. `generate`: those that a generated text has. Of several sources, all must provide
 // the same, but loss_weights; throws Error(Exit::usage) if they do not.
 Offered offered_fields(const Config& config, Registry& registry, bool generate);
+// True if a source provides weights and has a mean over them (DataSource::weighted_mean).
+bool has_weighted_mean(const Config& config, Registry& registry);
 
 // Adds fields that the caller's own batches bring. Throws Error(Exit::usage) for another name than those that have a
 // meaning of their own and a neutral value.
@@ -25,7 +27,7 @@ void need_fields(const std::vector<std::string>& asked, const Model& model);
 // Writes the neutral values of a field for one sample: a factor of 1, one document, positions that follow from
 // `segments` (null: one document).
 using Neutral = void (*)(int64_t length, const int32_t* segments, void* values);
-// nullptr if the field has none.
+// nullptr if the field has none. That of `reference_sums` stands for what Data fills in.
 Neutral neutral(const std::string& field);
 
 // Refuses documents that would see each other. Appends a note for each field that nobody reads.

@@ -40,7 +40,10 @@ std::vector<DataSource> data_sources(const Config& config, Registry& registry) {
   std::vector<DataSource> out;
   const auto add = [&](const std::string& name, const std::string& plugin, const std::string& label) -> DataSource& {
     out.push_back({name, plugin, data, registry.table<eng_data>(ENG_DATA_KIND, plugin), label});
-    out.back().group = group_of(*registry.find(ENG_DATA_KIND, plugin));
+    const Provided& provided = *registry.find(ENG_DATA_KIND, plugin);
+    out.back().group = group_of(provided);
+    const auto weighted = provided.facts.find("weighted_mean");
+    out.back().weighted_mean = weighted != provided.facts.end() && std::get<bool>(weighted->second);
     return out.back();
   };
   if (!is_mixture(data)) {

@@ -16,6 +16,8 @@ struct DataSource {
   eng_data table{};
   std::string label;   // in messages: "text", or "text, source `code`"
   uint32_t group = 1;  // of so many samples, the first at a multiple of it, none is read without the others
+  // The loss is the mean over loss_weights: the sum of the weighted losses, divided by the sum of the weights.
+  bool weighted_mean = false;
   // Given by its entry: its part of the samples, or how often an epoch of the mixture reads it.
   std::optional<double> weight = {}, epochs = {};
   std::string where() const { return "data plugin " + label; }

@@ -267,6 +267,11 @@ Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, c
   }
   for (size_t f = 2; f < given.size(); ++f) {
     if (given[f]) continue;
+    if (data.fields()[f].name == reference_sums)
+      throw Error(
+          Exit::usage,
+          fmt::format("the batch has no field `{}`: [reference] store has the samples of [data] only", reference_sums),
+          "bring the field, or leave reference.store out: the reference is then computed in every step");
     out.others[f - 2].resize(n * t * sizeof(int32_t));
     const Neutral fill = neutral(data.fields()[f].name);
     for (size_t r = 0; r < n; ++r)

@@ -88,7 +88,7 @@ double Passes::gradient(uint32_t split, uint64_t first) {
   for (uint64_t a = 0, at = first + rows * cut.rank; a < static_cast<uint64_t>(cut.accumulate);
        ++a, at += rows * cut.world)
     read_rows(split, at, cut.rows);
-  return trainer_.gradients(batch_, trainer_.agree(batch_, false).valid);
+  return trainer_.gradients(batch_, trainer_.agree(batch_, false).divisor);
 }
 
 void Passes::losses(uint32_t split, uint64_t first, uint32_t n, bool sites, double* sums, int64_t* labels) {

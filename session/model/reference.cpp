@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/ops.h"
+#include "session/data/stored_reference.hpp"
 
 namespace eng {
 namespace {
@@ -38,24 +39,55 @@ eng_status trace_logprobs(void*, eng_build* b, eng_id hidden, eng_id weight, eng
 }
 constexpr eng_loss logprobs = {sizeof(eng_loss), 1, nullptr, nullptr, trace_logprobs};
 
+// The cross-entropy is only there because a model must end in a loss.
+eng_status trace_both(void*, eng_build* b, eng_id hidden, eng_id weight, eng_id* out, eng_error* error) {
+  eng_id labels = 0;
+  b->api->batch(b, "labels", &labels, error);
+  eng_label_logprob(b, hidden, weight, labels);
+  *out = eng_language_loss(b, hidden, weight, labels, 0, 0.0);
+  return b->api->status(b, error);
+}
+
 }  // namespace
 
 std::optional<Reference> trace_reference(const Config& config, const eng_model& table, int32_t dtype, bool runs,
                                          Offered& offered) {
   const Section &train = config.section("train"), &model = config.section("model"),
                 &section = config.section("reference");
+  const bool stored = section.has("store");
+  if (stored && !section.has("from"))
+    throw Error(Exit::usage, "[reference] store is set, and the reference is not named",
+                "name it with reference.from, as when the file was computed");
   if (!section.has("from")) return std::nullopt;
-  const Field field{"reference_logprobs", ENG_F32};
+  const Field field{stored ? reference_sums : "reference_logprobs", ENG_F32};
   if (number_of(offered.fields, field.name) < offered.fields.size())
     throw Error(Exit::usage,
                 fmt::format("{} provides the field `{}`, which [reference] computes", offered.by, field.name),
                 "remove [reference], or choose data without the field");
+  if (stored) {
+    offered.fields.push_back(field);
+    return std::nullopt;
+  }
   Reference out{
       trace_forward(model.string("plugin"), table, model, train.integer("micro_batch"),
                     train.integer("sequence_length"), dtype, runs, offered, {"reference", 0, logprobs, nullptr}),
       field.name, section.string("from") == "base"};
   offered.fields.push_back(field);
   return out;
+}
+
+Loss logprobs_loss() {
+  Loss out;
+  out.name = "reference";
+  out.table = {sizeof(eng_loss), 1, nullptr, nullptr, trace_both};
+  return out;
+}
+
+void need_stored(const Model& model, const Config& config) {
+  if (!config.section("reference").has("store") || number_of(model.fields, reference_sums) < model.fields.size())
+    return;
+  throw Error(Exit::usage, fmt::format("[reference] store has no effect: nothing reads its `{}`", reference_sums),
+              "choose a [loss] that reads it, such as preference with kind = \"dpo\", or leave reference.store out");
 }
 
 void add_reference(Model& model, const Reference& reference) {
@@ -105,8 +137,11 @@ void add_reference(Model& model, const Reference& reference) {
 }
 
 std::string reference_line(const Model& model, const Config& config) {
+  const Section& section = config.section("reference");
+  if (number_of(model.fields, reference_sums) < model.fields.size() && section.has("store"))
+    return fmt::format("log-probabilities in {}, from {}", section.string("store"), section.string("from"));
   if (!model.reference_blocks) return "";
-  const std::string& from = config.section("reference").string("from");
+  const std::string& from = section.string("from");
   if (from == "base") return "the model's own frozen weights, without transforms";
   int64_t n = 0;
   for (const Parameter& p : model.params) n += p.flags & of_reference ? count(p.desc) : 0;

@@ -17,9 +17,16 @@ struct Reference {
 };
 
 // The second model of [reference]; none if the section names none. Its result are the log-probabilities of the labels,
-// the field `reference_logprobs`, which `offered` gets. Throws Error(Exit::usage) if the data provide this field.
+// the field `reference_logprobs`, which `offered` gets. If they are stored, `offered` gets the field `reference_sums`,
+// and there is no second model. Throws Error(Exit::usage) if the data provide this field.
 std::optional<Reference> trace_reference(const Config& config, const eng_model& table, int32_t dtype, bool runs,
                                          Offered& offered);
+
+// The cross-entropy, beside an op that computes the log-probability of each label, (B, T).
+Loss logprobs_loss();
+
+// [reference] store: throws Error(Exit::usage) if nothing in the model reads the stored values.
+void need_stored(const Model& model, const Config& config);
 
 // Puts the blocks of the reference before those of the model, each called "reference.NAME", as its parameters are. The
 // result goes from block to block. It has no gradient, and nothing is random in it. Throws Error(Exit::usage) if

@@ -130,7 +130,10 @@ static void note_length(const Section& model, int64_t length, int64_t limit, std
 }
 
 // A job adds up losses of windows and divides them by labels.
-static void need_labels(const Model& model) {
+static void need_labels(const Model& model, const Config& config, Registry& registry) {
+  if (has_weighted_mean(config, registry))
+    throw Error(Exit::usage, "[data]: the loss is a mean over weights of tokens; a job needs one over labels",
+                "take data without weights: data.weights = false");
   for (const Term& term : model.templates.at(model.blocks.back().tmpl).terms)
     if (term.weight != 0 && term.per)
       throw Error(Exit::usage,
@@ -233,8 +236,11 @@ static void make_model(Setup& s, const Asked& a) {
   // A strategy may bring ops, too.
   if (a.world.size > 1) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
   if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
-  const std::vector<Transform> transforms = make_transforms(a.config, a.registry, s.kernels ? "" : s.target.device);
-  Loss loss = make_loss(a.config, a.registry, s.kernels ? "" : s.target.device, a.generate == 0);
+  const std::string described = s.kernels ? "" : s.target.device;
+  const bool scores = a.readable.reference;
+  const std::vector<Transform> transforms =
+      scores ? std::vector<Transform>() : make_transforms(a.config, a.registry, described);
+  Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, a.generate == 0);
   loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.world.size;
   load_ops(a.registry);
   Offered offered = offered_fields(a.config, a.registry, a.generate > 0);
@@ -242,18 +248,23 @@ static void make_model(Setup& s, const Asked& a) {
   const int32_t dtype = s.precision.dtype(ENG_ROLE_ACT);
   const bool runs = a.use == Use::run;
   Offered with = offered;
-  std::optional<Reference> reference = a.generate ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
+  const bool alone = a.generate || scores;
+  std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
   if (reference) reference->training = a.training;
   s.model =
       trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
             a.generate ? a.generate : train.integer("sequence_length"), dtype,
             a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference);
-  choose_packed(s.model, s.precision, train.strings("freeze"));
+  // A reference of its own weights is not packed; the model's own frozen weights may be.
+  const bool base = scores && a.section("reference").string("from") == "base";
+  if (!scores || base)
+    choose_packed(s.model, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
+  if (!alone) need_stored(s.model, a.config);
   check_blocks(s.model, model);
-  if (a.readable.job) need_labels(s.model);
+  if (a.readable.job) need_labels(s.model, a.config, a.registry);
   if (a.readable.traced) a.readable.traced(s.model);
   need_fields(a.readable.fields, s.model);
-  if (!a.generate) compare_fields(offered, s.model, a.config, s.notes);
+  if (!alone) compare_fields(offered, s.model, a.config, s.notes);
   if (a.training) recompute(s.model, recompute_of(a.section("recompute")));
 }
 
@@ -320,7 +331,8 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   if (request.logits && s.model.reference_blocks)
     throw Error(Exit::usage, "logits cannot be read beside training with a reference",
                 "remove [reference] and its loss");
-  request.activations = select_activations(s.model, a.readable.activations);
+  request.activations = select_activations(
+      s.model, a.readable.reference ? std::vector{std::string("*.label_logprob.0")} : a.readable.activations);
   request.grad_clip = train.number("grad_clip");
   return request;
 }

@@ -46,6 +46,9 @@ struct Readable {
   bool logits = false;                        // program "logits" and its result
   std::vector<std::string> activations = {};  // patterns of names: of the last micro-batch
   std::vector<std::string> fields = {};       // that batches of the caller bring, whatever the own data have
+  // In place of [loss] and without [[transforms]]: the model that [reference] from names. Its head keeps the
+  // log-probabilities of the labels, (B, T), as its only activation.
+  bool reference = false;
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
   std::function<void(const Model&)> traced = {};  // called before the model is planned: what it refuses costs no plan

@@ -259,7 +259,7 @@ const Schema& provided_keys() {
     all.push_back(group);
     for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
     all.push_back(text("fallback", false));
-    all.push_back({"usual", Type::boolean});
+    for (const char* flag : {"usual", "weighted_mean"}) all.push_back({flag, Type::boolean});
     return all;
   }();
   return keys;

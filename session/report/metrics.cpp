@@ -55,8 +55,11 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
   put("observed", m.observed);
   if (!m.sources.empty()) {
     Json all = Json::ordered({});
-    for (const auto& [name, samples, tokens] : m.sources)
-      all[name] = Json::ordered({{"samples", samples}, {"tokens", tokens}});
+    for (const auto& [name, samples, tokens, loss] : m.sources) {
+      Json one = Json::ordered({{"samples", samples}, {"tokens", tokens}});
+      if (loss) one["loss"] = *loss;
+      all[name] = std::move(one);
+    }
     line["sources"] = std::move(all);
   }
   if (m.padding) line["padding"] = *m.padding;

@@ -16,6 +16,7 @@
 #include "session/json.hpp"
 #include "session/plugins/pretrained.hpp"
 #include "session/run/run_dir.hpp"
+#include "session/run/stored_reference.hpp"
 
 namespace eng {
 namespace {
@@ -70,24 +71,6 @@ std::optional<fs::path> best_of(const fs::path& directory) {
   return names_best(directory) ? best_checkpoint(list_checkpoints(directory.parent_path())) : std::nullopt;
 }
 
-// The reference computes what the model does: it must not differ in more than its weights.
-void compare_models(const fs::path& source, const Config& config, const Registry& registry) {
-  const Section& model = config.section("model");
-  const std::string& plugin = model.string("plugin");
-  const PluginSchema& schema = registry.find(ENG_MODEL_KIND, plugin)->schema;
-  std::string differ;
-  for (const auto& [key, setting] : read_model_source(source, plugin, schemas_of(registry)).settings) {
-    const Option* option = find_option(schema.options, key);
-    const auto own = model.settings().find(key);
-    if ((option && option->adjustable) || own == model.settings().end() || own->second.value == setting.value) continue;
-    differ += fmt::format("{}{} = {} instead of {}", differ.empty() ? "" : ", ", key, toml_text(setting.value),
-                          toml_text(own->second.value));
-  }
-  if (!differ.empty())
-    throw Error(Exit::usage, fmt::format("[reference] from = {} is another model: it has {}", source.string(), differ),
-                "a reference has the plugin and the sizes of [model]");
-}
-
 // Reads parameters that are called "reference.NAME" here and NAME there.
 void load_reference(const fs::path& source, const Pretrained& pretrained, std::vector<TensorShare> parameters,
                     const Fill& fill, const Peers& peers) {
@@ -99,34 +82,6 @@ void load_reference(const fs::path& source, const Pretrained& pretrained, std::v
     fill(own, first, count, host);
   };
   load_weights(find_weights(source, peers), pretrained, parameters, fill ? renamed : Fill(), {}, peers);
-}
-
-// Tells weights apart without reading all of them: of a checkpoint, its manifest, which has the checksums of all
-// values; of files of weights, their names and sizes and 64 pieces of each.
-std::string fingerprint(const fs::path& source) {
-  const fs::path place = find_weights(source);
-  if (fs::exists(place / "manifest.json"))
-    return Checksum::of(read_text(place / "manifest.json", UINT64_MAX, Exit::checkpoint));
-  constexpr uint64_t pieces = 64, most = 65536;
-  std::set<fs::path> files;
-  for (const auto& file : fs::directory_iterator(place))
-    if (const auto ending = file.path().extension(); ending == ".safetensors" || ending == ".bin")
-      files.insert(file.path());
-  Checksum sum;
-  std::vector<char> piece(most);
-  for (const fs::path& path : files) {
-    const uint64_t size = fs::file_size(path), step = std::max<uint64_t>(size / pieces, most);
-    const std::string head = fmt::format("{} {}\n", path.filename().string(), size);
-    sum.add(head.data(), head.size());
-    std::ifstream file(path, std::ios::binary);
-    for (uint64_t at = 0; at < size; at += step) {
-      file.seekg(static_cast<std::streamoff>(at));
-      file.read(piece.data(), static_cast<std::streamsize>(std::min(most, size - at)));
-      if (!file) throw Error(Exit::checkpoint, path.string() + " cannot be read");
-      sum.add(piece.data(), static_cast<uint64_t>(file.gcount()));
-    }
-  }
-  return sum.hex();
 }
 
 }  // namespace
@@ -220,6 +175,7 @@ std::function<void(const Model&)> weights_check(const Config& config, const Regi
       load_weights(find_weights(source), pretrained_table(config, registry), parameters_of(model, false), {});
     if (const fs::path adapter = adapter_source(config); !adapter.empty())
       load_adapter(adapter, config, parameters_of(model, false), {});
+    if (!stored_reference(config).empty()) check_stored_reference(config);
     const std::vector<TensorShare> reference = parameters_of(model, true);
     if (const fs::path source = reference_source(config); !reference.empty() && !source.empty()) {
       compare_models(source, config, registry);
@@ -229,6 +185,7 @@ std::function<void(const Model&)> weights_check(const Config& config, const Regi
 }
 
 ReferenceWeights reference_weights(const Config& config, const Registry& registry) {
+  if (!stored_reference(config).empty()) return {{}, check_stored_reference(config)};
   const fs::path source = reference_source(config);
   if (source.empty()) return {};
   compare_models(source, config, registry);
@@ -237,6 +194,49 @@ ReferenceWeights reference_weights(const Config& config, const Registry& registr
             load_reference(source, table, parameters, fill, peers);
           },
           fingerprint(source)};
+}
+
+void compare_models(const fs::path& source, const Config& config, const Registry& registry) {
+  const Section& model = config.section("model");
+  const std::string& plugin = model.string("plugin");
+  const PluginSchema& schema = registry.find(ENG_MODEL_KIND, plugin)->schema;
+  std::string differ;
+  for (const auto& [key, setting] : read_model_source(source, plugin, schemas_of(registry)).settings) {
+    const Option* option = find_option(schema.options, key);
+    const auto own = model.settings().find(key);
+    if ((option && option->adjustable) || own == model.settings().end() || own->second.value == setting.value) continue;
+    differ += fmt::format("{}{} = {} instead of {}", differ.empty() ? "" : ", ", key, toml_text(setting.value),
+                          toml_text(own->second.value));
+  }
+  if (!differ.empty())
+    throw Error(Exit::usage, fmt::format("[reference] from = {} is another model: it has {}", source.string(), differ),
+                "a reference has the plugin and the sizes of [model]");
+}
+
+std::string fingerprint(const fs::path& source) {
+  const fs::path place = find_weights(source);
+  if (fs::exists(place / "manifest.json"))
+    return Checksum::of(read_text(place / "manifest.json", UINT64_MAX, Exit::checkpoint));
+  constexpr uint64_t pieces = 64, most = 65536;
+  std::set<fs::path> files;
+  for (const auto& file : fs::directory_iterator(place))
+    if (const auto ending = file.path().extension(); ending == ".safetensors" || ending == ".bin")
+      files.insert(file.path());
+  Checksum sum;
+  std::vector<char> piece(most);
+  for (const fs::path& path : files) {
+    const uint64_t size = fs::file_size(path), step = std::max<uint64_t>(size / pieces, most);
+    const std::string head = fmt::format("{} {}\n", path.filename().string(), size);
+    sum.add(head.data(), head.size());
+    std::ifstream file(path, std::ios::binary);
+    for (uint64_t at = 0; at < size; at += step) {
+      file.seekg(static_cast<std::streamoff>(at));
+      file.read(piece.data(), static_cast<std::streamsize>(std::min(most, size - at)));
+      if (!file) throw Error(Exit::checkpoint, path.string() + " cannot be read");
+      sum.add(piece.data(), static_cast<uint64_t>(file.gcount()));
+    }
+  }
+  return sum.hex();
 }
 
 std::vector<fs::path> text_directories(const Config& config) {

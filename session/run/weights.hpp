@@ -46,8 +46,15 @@ struct ReferenceWeights {
   Weights weights;   // none: it begins as the model does
   std::string hash;  // of them; "" if there are none
 };
-// For Trainer::set_reference. Borrows the registry. Throws Error(Exit::usage) if they are of another model.
+// For Trainer::set_reference. With [reference] store there are no weights, only their hash. Borrows the registry.
+// Throws Error(Exit::usage) if they are of another model, and whatever check_stored_reference throws.
 ReferenceWeights reference_weights(const Config& config, const Registry& registry);
+
+// Tells weights apart without reading all of them: of a checkpoint, its manifest, which has the checksums of all
+// values; of files of weights, their names and sizes and 64 pieces of each. 32 hexadecimal digits.
+std::string fingerprint(const std::filesystem::path& source);
+// Throws Error(Exit::usage) if a directory has another model than [model]: it may differ in its weights only.
+void compare_models(const std::filesystem::path& source, const Config& config, const Registry& registry);
 
 // That of the configured model plugin.
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);

@@ -11,7 +11,7 @@ namespace {
 // The values that ranks exchange after an evaluation.
 struct Evaluated {
   uint64_t tokens, sequences;
-  double sums[64];
+  double divisor, sums[64];
 };
 
 }  // namespace
@@ -22,12 +22,12 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   if (setup_.plan.publishes_late) executor_.run("publish");
   Batch batch;
   const size_t n = std::max<size_t>(setup_.plan.terms.size(), 1);
-  Sums all{0, 0, std::vector<double>(n, 0.0)};
+  Sums all{0, 0, 0, std::vector<double>(n, 0.0)};
   for (size_t part = 0; part < data_.held_out().size(); ++part) {
     const auto [first, samples] = data_.held_out()[part];
     const auto held_out = static_cast<int64_t>(samples);
     const int64_t some = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
-    Sums sums{0, 0, std::vector<double>(n, 0.0)};
+    Sums sums{0, 0, 0, std::vector<double>(n, 0.0)};
     // Each rank takes every world-th micro-batch; a micro-batch after the last does not count.
     for (int64_t k = cut_.rank; k - cut_.rank < some; k += cut_.world) {
       batch.clear();
@@ -35,13 +35,13 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
                  batch, first + samples);
       if (k < some) sums.sequences += static_cast<uint64_t>(std::min(cut_.rows, held_out - k * cut_.rows));
       if (seen && k < some) seen(batch);
-      sums.tokens += static_cast<uint64_t>(batch.valid);
+      sums.tokens += static_cast<uint64_t>(batch.valid), sums.divisor += batch.divisor();
       stage(batch);
       executor_.run(program);
       for (size_t t = 0; t < n; ++t) sums.losses[t] += executor_.host<float>(setup_.plan.losses)[t];
     }
     sums = together(std::move(sums));
-    all.tokens += sums.tokens, all.sequences += sums.sequences;
+    all.tokens += sums.tokens, all.sequences += sums.sequences, all.divisor += sums.divisor;
     for (size_t t = 0; t < n; ++t) all.losses[t] += sums.losses[t];
     if (data_.names().empty() || !sums.tokens) continue;
     Evaluation of_part;
@@ -62,6 +62,7 @@ Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
   const float* losses = executor_.host<float>(setup_.plan.losses);
   conclude(out, together({static_cast<uint64_t>(batch.valid),
                           static_cast<uint64_t>(cut_.rows),
+                          batch.divisor(),
                           {losses, losses + std::max<size_t>(setup_.plan.terms.size(), 1)}}));
   out.seconds = since(start);
   return out;
@@ -70,11 +71,11 @@ Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
 // From this rank's sums to those of all ranks.
 Trainer::Sums Trainer::together(Sums mine) const {
   if (single_rank()) return mine;
-  Evaluated sent{mine.tokens, mine.sequences, {}};
+  Evaluated sent{mine.tokens, mine.sequences, mine.divisor, {}};
   std::copy(mine.losses.begin(), mine.losses.end(), sent.sums);
-  Sums out{0, 0, std::vector<double>(mine.losses.size(), 0.0)};
+  Sums out{0, 0, 0, std::vector<double>(mine.losses.size(), 0.0)};
   for (const Evaluated& one : exchange_records(exchange_, sent, "the sums of an evaluation")) {
-    out.tokens += one.tokens, out.sequences += one.sequences;
+    out.tokens += one.tokens, out.sequences += one.sequences, out.divisor += one.divisor;
     for (size_t t = 0; t < out.losses.size(); ++t) out.losses[t] += one.sums[t];
   }
   return out;
@@ -82,7 +83,7 @@ Trainer::Sums Trainer::together(Sums mine) const {
 
 void Trainer::conclude(Evaluation& out, const Sums& sums) const {
   out.tokens = sums.tokens;
-  const auto labels = static_cast<double>(std::max<uint64_t>(out.tokens, 1));
+  const double labels = sums.divisor > 0 ? sums.divisor : 1;
   const Counts counts{labels, static_cast<double>(std::max<uint64_t>(sums.sequences, 1))};
   out.loss = out.tokens ? mean_loss(setup_.plan, sums.losses, counts) : NAN;
   out.terms = term_means(setup_.plan, sums.losses, counts);

@@ -29,11 +29,16 @@ struct Combined {
 }  // namespace
 
 std::vector<double> loss_sums(const Plan& plan, const float* values) {
+  return loss_sums(plan, values, [](uint32_t, uint32_t) { return true; });
+}
+
+std::vector<double> loss_sums(const Plan& plan, const float* values,
+                              const std::function<bool(uint32_t, uint32_t)>& of) {
   std::vector<double> sums(std::max<size_t>(plan.terms.size(), 1), 0.0);
   const uint32_t ranks = plan.ranks.data_size();
   for (uint32_t r = 0; r < ranks; ++r)
     for (uint32_t a = 0; a < plan.accumulate; ++a)
-      for (size_t k = 0; k < sums.size(); ++k)
+      for (size_t k = 0; k < sums.size() && of(r, a); ++k)
         sums[k] += double{values[r * values_of_rank(plan) + size_t{a} * plan.row + k]};
   return sums;
 }

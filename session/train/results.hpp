@@ -2,6 +2,7 @@
 // From the values that a step leaves for the host to the numbers of its metrics.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct Named {
 // The losses of a step, summed over its micro-batches and all ranks: one per term, or that of a model without terms.
 // `values`: those of all ranks (Plan::losses, Plan::all_losses), rank by rank.
 std::vector<double> loss_sums(const Plan& plan, const float* values);
+// The losses of the micro-batches for which `of`(rank, number of the micro-batch) is true.
+std::vector<double> loss_sums(const Plan& plan, const float* values, const std::function<bool(uint32_t, uint32_t)>& of);
 // Labels that count and sequences of the batches over which losses are summed.
 struct Counts {
   double labels = 1, sequences = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/trainer.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -192,15 +193,17 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
 }
 
 Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
-  Agreed all{batch.valid, batch.padding, stop, batch.parts};
+  Agreed all{batch.divisor(), batch.padding, stop, batch.parts};
   if (single_rank()) return all;
-  std::vector<int64_t> mine = {batch.valid, batch.padding, stop};
-  for (const Batch::Part& part : batch.parts) mine.insert(mine.end(), {part.samples, part.valid});
+  std::vector<int64_t> mine = {std::bit_cast<int64_t>(batch.divisor()), batch.padding, stop};
+  for (const Batch::Part& part : batch.parts)
+    mine.insert(mine.end(), {part.samples, part.valid, std::bit_cast<int64_t>(part.divisor)});
   all = {0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
   for (const std::vector<int64_t>& one : exchange_numbers(exchange_, mine, "the agreement before a step")) {
-    all.valid += one[0], all.padding += one[1], all.stop = all.stop || one[2] != 0;
+    all.divisor += std::bit_cast<double>(one[0]), all.padding += one[1], all.stop = all.stop || one[2] != 0;
     for (size_t k = 0; k < all.parts.size(); ++k)
-      all.parts[k].samples += one[3 + 2 * k], all.parts[k].valid += one[4 + 2 * k];
+      all.parts[k].samples += one[3 + 3 * k], all.parts[k].valid += one[4 + 3 * k],
+          all.parts[k].divisor += std::bit_cast<double>(one[5 + 3 * k]);
   }
   return all;
 }
@@ -217,8 +220,8 @@ void Trainer::stage(const Batch& batch) {
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = SteadyClock::now();
   stage(batch);
-  const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
-  executor_.host<float>(setup_.plan.inputs)[0] = agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f;
+  const bool counts_any = agreed.divisor > 0;
+  executor_.host<float>(setup_.plan.inputs)[0] = counts_any ? 1.0f / static_cast<float>(agreed.divisor) : 0.0f;
   // Several ranks stop together, between steps.
   try {
     if (!executor_.run("train", single_rank() ? stop : nullptr)) return std::nullopt;
@@ -229,7 +232,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
-  const Counts counts{valid, static_cast<double>(cut_.step())};
+  const Counts counts{counts_any ? agreed.divisor : 1.0, static_cast<double>(cut_.step())};
   const double loss = mean_loss(setup_.plan, sums, counts);
   const float* results = executor_.host<float>(setup_.plan.results);
   const float norm = results[ENG_S_NORM];
@@ -256,8 +259,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
   m.tokens_per_second = positions / m.step_seconds;
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
-  for (size_t k = 0; k < agreed.parts.size(); ++k)
-    m.sources.push_back({data_.names()[k], agreed.parts[k].samples, agreed.parts[k].valid});
+  add_sources(values, agreed, m);
   m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
@@ -269,6 +271,23 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.own_memory = !setup_.kernels->host_memory();
   m.host_peak_bytes = peak_resident_bytes();
   return m;
+}
+
+// A micro-batch has one sum of losses. It is that of a source where the samples of a micro-batch are those of one
+// group.
+void Trainer::add_sources(const float* values, const Agreed& agreed, Metrics& m) const {
+  const uint64_t first = samples_ - cut_.step();
+  for (size_t k = 0; k < agreed.parts.size(); ++k) {
+    const Batch::Part& part = agreed.parts[k];
+    m.sources.push_back({data_.names()[k], part.samples, part.valid, {}});
+    if (cut_.rows != data_.group() || part.divisor <= 0) continue;
+    const auto mine = [&](uint32_t rank, uint32_t micro) {
+      const uint64_t turn = uint64_t{micro} * cut_.world + rank;
+      return data_.source_of(first + turn * static_cast<uint64_t>(cut_.rows)) == k;
+    };
+    const Counts counts{part.divisor, static_cast<double>(part.samples)};
+    m.sources.back().loss = mean_loss(setup_.plan, loss_sums(setup_.plan, values, mine), counts);
+  }
 }
 
 void Trainer::observe(const float* values, Metrics& m) const {
@@ -328,14 +347,13 @@ void Trainer::not_finite(double loss, double norm) {
                   : fmt::format("the last checkpoint is {}; {}, then resume from it", last_checkpoint_, advice));
 }
 
-double Trainer::gradients(const Batch& batch, int64_t valid) {
+double Trainer::gradients(const Batch& batch, double divisor) {
   upload_counters(0, 0);
   stage(batch);
-  const auto labels = static_cast<double>(std::max<int64_t>(valid, 1));
-  executor_.host<float>(setup_.plan.inputs)[0] = valid ? 1.0f / static_cast<float>(valid) : 0.0f;
+  executor_.host<float>(setup_.plan.inputs)[0] = divisor > 0 ? 1.0f / static_cast<float>(divisor) : 0.0f;
   executor_.run("train");
   const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
-  return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / labels;
+  return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / (divisor > 0 ? divisor : 1);
 }
 
 double Trainer::loss_of(const Batch& batch, const char* program) {

@@ -29,10 +29,12 @@ struct Metrics {
   std::vector<std::vector<Named>> own;
   std::optional<double> eval_loss;  // of an evaluation right after this step
   std::vector<Named> eval_sources;  // of the same, for each source of a mixture
-  // The sources of a mixture: their samples in the step, and the labels of these that count.
+  // The sources of a mixture: their samples in the step, the labels of these that count, and the loss of these, if each
+  // micro-batch is of one source.
   struct Part {
     std::string name;
     int64_t samples, tokens;
+    std::optional<double> loss = {};
   };
   std::vector<Part> sources;
   std::optional<double> padding;  // share of the positions without a token, where documents are packed
@@ -96,7 +98,7 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;                    // labels of the whole batch
+    double divisor = 0;                   // Batch::divisor of the whole batch
     int64_t padding = 0;                  // its positions without a token
     bool stop = false;                    // some rank was asked to stop
     std::vector<Batch::Part> parts = {};  // of a mixture, by source
@@ -111,9 +113,9 @@ class Trainer {
   Evaluation evaluate(const Batch& batch, const char* program = "eval");
   // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits.
   void logits(const Batch& batch);
-  // For a plan with a job. The gradients of one batch of all ranks, of which `valid` labels count: they stay. Returns
+  // For a plan with a job. The gradients of one batch of all ranks, of which this is the divisor: they stay. Returns
   // the mean loss. Random ops draw as in a first step.
-  double gradients(const Batch& batch, int64_t valid);
+  double gradients(const Batch& batch, double divisor);
   // The sum of the losses of this rank's rows of one micro-batch, by one of the programs that evaluate.
   double loss_of(const Batch& batch, const char* program);
   // Program k, which finds these ENG_S_COUNT scalars, and `counter` where the updates are counted.
@@ -156,11 +158,13 @@ class Trainer {
   void stage(const Batch& batch);
   struct Sums {
     uint64_t tokens = 0, sequences = 0;
+    double divisor = 0;          // Batch::divisor
     std::vector<double> losses;  // one for each term
   };
   Sums together(Sums mine) const;
   void conclude(Evaluation& evaluation, const Sums& sums) const;
   void observe(const float* values, Metrics& metrics) const;
+  void add_sources(const float* values, const Agreed& agreed, Metrics& metrics) const;
 
   const Config& config_;
   Registry& registry_;

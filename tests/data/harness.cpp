@@ -209,8 +209,8 @@ Opening::Opening(const Folder& folder, const Settings& given)
   fields[0] = {ENG_FIELD_TOKENS, ENG_I32, 0}, fields[1] = {ENG_FIELD_LABELS, ENG_I32, 0};
   uint32_t more = 0;
   if (const auto& source = table(settings.source); source.fields)
-    REQUIRE(source.fields(&options, fields + 2, 2, &more, nullptr) == ENG_OK);
-  REQUIRE(more <= 2);
+    REQUIRE(source.fields(&options, fields + 2, 3, &more, nullptr) == ENG_OK);
+  REQUIRE(more <= 3);
   request.n_fields = 2 + more;
   request.fields = fields;
 }
@@ -229,9 +229,16 @@ Source::Source(const Folder& folder, const Settings& given) : table_(table(given
   REQUIRE(table_.describe(self_, &info_, &sink_) == ENG_OK);
   sample_.tokens.resize(static_cast<std::size_t>(given.length));
   sample_.labels.resize(static_cast<std::size_t>(given.length));
-  if (with.request.n_fields == 2) return;
-  sample_.segments.resize(static_cast<std::size_t>(given.length));
-  sample_.positions.resize(static_cast<std::size_t>(given.length));
+  for (uint32_t k = 2; k < with.request.n_fields; ++k) {
+    fields_.emplace_back(with.fields[k].name);
+    const auto n = static_cast<std::size_t>(given.length);
+    if (fields_.back() == ENG_FIELD_SEGMENTS)
+      sample_.segments.resize(n);
+    else if (fields_.back() == ENG_FIELD_POSITIONS)
+      sample_.positions.resize(n);
+    else
+      sample_.weights.resize(n);
+  }
 }
 
 Source::~Source() {
@@ -244,8 +251,12 @@ eng_status Source::try_read(int split, uint64_t position) {
   for (int32_t& label : sample_.labels) label = -1;
   for (int32_t& segment : sample_.segments) segment = -7;
   for (int32_t& at : sample_.positions) at = -7;
-  void* const values[] = {sample_.tokens.data(), sample_.labels.data(), sample_.segments.data(),
-                          sample_.positions.data()};
+  for (float& weight : sample_.weights) weight = -7;
+  void* values[5] = {sample_.tokens.data(), sample_.labels.data()};
+  for (std::size_t k = 0; k < fields_.size(); ++k)
+    values[2 + k] = fields_[k] == ENG_FIELD_SEGMENTS    ? static_cast<void*>(sample_.segments.data())
+                    : fields_[k] == ENG_FIELD_POSITIONS ? static_cast<void*>(sample_.positions.data())
+                                                        : static_cast<void*>(sample_.weights.data());
   return table_.read(self_, split, position, values, &sink_);
 }
 

@@ -65,12 +65,13 @@ struct Opening {
   Settings settings;
   std::string base;
   eng_options options{};
-  eng_field fields[4];
+  eng_field fields[5];
   eng_data_request request{};
 };
 
 struct Sample {
   std::vector<int32_t> tokens, labels, segments = {}, positions = {};  // the last two where documents are packed
+  std::vector<float> weights = {};                                     // loss_weights, where there are some
   bool operator==(const Sample& other) const = default;
 };
 
@@ -105,6 +106,7 @@ class Source {
   std::string error_;
   eng_error sink_{};
   eng_data_info info_{};
+  std::vector<std::string> fields_;  // that are read
   Sample sample_;
 };
 

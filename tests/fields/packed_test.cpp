@@ -34,6 +34,8 @@ struct Passage {
 // The fields of some samples.
 struct Fields {
   std::vector<int32_t> tokens, labels, segments, positions;
+  std::vector<float> weights = {};  // of the labels; none: 1
+  double divisor = 0;               // with weights: their sum
   int64_t valid = 0;
   // Fills a sample of `length` with documents, one after the other, and padding.
   void sample(const std::vector<Passage>& documents) {
@@ -68,6 +70,7 @@ Result run(const std::string& model, const std::string& device, bool packed, int
       make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"), config.section("precision"));
   Offered offered;
   if (packed) offered.fields = {{"segments", ENG_I32}, {"positions", ENG_I32}};
+  if (!fields.weights.empty()) offered.fields.push_back({"loss_weights", ENG_F32});
   const std::string& name = config.section("model").string("plugin");
   const auto table = registry().table<eng_model>(ENG_MODEL_KIND, name);
   load_ops(registry());
@@ -84,6 +87,10 @@ Result run(const std::string& model, const std::string& device, bool packed, int
   const int64_t counters[ENG_C_COUNT] = {};
   executor.upload(plan.counters, counters);
   for (const Input& field : plan.fields) {
+    if (field.name == "loss_weights") {
+      executor.upload(field.view, fields.weights.data());
+      continue;
+    }
     const std::vector<int32_t>& values = field.name == "tokens"     ? fields.tokens
                                          : field.name == "labels"   ? fields.labels
                                          : field.name == "segments" ? fields.segments
@@ -91,7 +98,8 @@ Result run(const std::string& model, const std::string& device, bool packed, int
     REQUIRE(static_cast<int64_t>(values.size()) == count(field.view.desc));
     executor.upload(field.view, values.data());
   }
-  const float inputs[8] = {1.0f / static_cast<float>(fields.valid)};
+  const float inputs[8] = {
+      1.0f / static_cast<float>(fields.weights.empty() ? static_cast<double>(fields.valid) : fields.divisor)};
   executor.upload(plan.inputs, inputs);
   executor.run("train");
   Result out;
@@ -199,6 +207,13 @@ struct Split {
   int64_t ranks, rows, accumulate;
 };
 
+// The sum of the weights of the labels that count.
+double sum_of_weights(const Fields& batch) {
+  double sum = 0;
+  for (size_t t = 0; t < batch.weights.size(); ++t) sum += batch.labels[t] != -100 ? double{batch.weights[t]} : 0.0;
+  return sum;
+}
+
 // The samples of one rank, in the order in which it takes them (engine/data.h).
 Fields of_rank(const Fields& batch, const Split& split, int64_t rank) {
   Fields out;
@@ -209,8 +224,12 @@ Fields of_rank(const Fields& batch, const Split& split, int64_t rank) {
         const auto first = (batch.*values).begin() + sample * length;
         (out.*values).insert((out.*values).end(), first, first + length);
       }
+      if (batch.weights.empty()) continue;
+      const auto first = batch.weights.begin() + sample * length;
+      out.weights.insert(out.weights.end(), first, first + length);
     }
   out.valid = length * split.rows * split.accumulate - std::count(out.labels.begin(), out.labels.end(), -100);
+  out.divisor = sum_of_weights(out);
   return out;
 }
 
@@ -220,7 +239,7 @@ Result together(const std::string& model, const std::string& device, bool packed
   Result out;
   for (int64_t r = 0; r < split.ranks; ++r) {
     Fields mine = of_rank(batch, split, r);
-    if (whole) mine.valid = batch.valid;
+    if (whole) mine.valid = batch.valid, mine.divisor = batch.divisor;
     const Result one = run(model, device, packed, split.rows, static_cast<uint32_t>(split.accumulate), mine);
     out.loss += one.loss;
     if (out.gradients.empty()) {
@@ -249,19 +268,26 @@ TEST_CASE("every split of a batch has the same loss and gradients, though labels
   }
   const auto all = static_cast<int64_t>(batch.labels.size());
   batch.valid = all - std::count(batch.labels.begin(), batch.labels.end(), -100);
-  for (const std::string& model : models)
-    for (const bool packed : {false, true})
-      for (const std::string device : {"reference", "cpu"}) {
-        const Result one = together(model, device, packed, batch, {1, 12, 1});
-        const double most = device == "cpu" ? 2 * limit : limit;  // cpu sums in f32
-        std::string worst;
-        for (const Split& split : {Split{1, 1, 12}, {1, 4, 3}, {2, 2, 3}, {3, 1, 4}, {4, 3, 1}}) {
-          CAPTURE(model, device, packed, split.ranks, split.rows, split.accumulate);
-          const double error = difference(together(model, device, packed, batch, split), one, worst);
-          CAPTURE(error, worst);
-          CHECK(error < most);
+  for (const bool weighs : {false, true}) {
+    if (weighs) {  // some samples a thousand times as much as others
+      for (size_t t = 0; t < batch.labels.size(); ++t)
+        batch.weights.push_back(t / length % 4 == 1 ? 0.002F : static_cast<float>(random() % 8) / 4);
+      batch.divisor = sum_of_weights(batch);
+    }
+    for (const std::string& model : models)
+      for (const bool packed : {false, true})
+        for (const std::string device : {"reference", "cpu"}) {
+          const Result one = together(model, device, packed, batch, {1, 12, 1});
+          const double most = device == "cpu" ? 2 * limit : limit;  // cpu sums in f32
+          std::string worst;
+          for (const Split& split : {Split{1, 1, 12}, {1, 4, 3}, {2, 2, 3}, {3, 1, 4}, {4, 3, 1}}) {
+            CAPTURE(model, device, packed, weighs, split.ranks, split.rows, split.accumulate);
+            const double error = difference(together(model, device, packed, batch, split), one, worst);
+            CAPTURE(error, worst);
+            CHECK(error < most);
+          }
+          // The mean of the ranks' means is another loss.
+          CHECK(difference(together(model, device, packed, batch, {4, 3, 1}, false), one, worst) > 1e-2);
         }
-        // The mean of the ranks' means is another loss.
-        CHECK(difference(together(model, device, packed, batch, {4, 3, 1}, false), one, worst) > 1e-2);
-      }
+  }
 }

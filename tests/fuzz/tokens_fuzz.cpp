@@ -47,6 +47,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     text_data::add_documents(file, data[1], 100, starts);
     for (std::size_t i = 0; i < starts.size(); ++i)
       if (starts[i] < (i ? starts[i - 1] : 100) || starts[i] > 100 + file.tokens) std::abort();
+    std::vector<text_data::WeightFrom> weights;
+    text_data::add_weights(file, weights);
+    for (const text_data::WeightFrom& from : weights)
+      if (from.token >= file.tokens || !(from.weight >= 0)) std::abort();
   } catch (const text_data::Failure& failure) {
     if (failure.text.empty()) std::abort();
   }

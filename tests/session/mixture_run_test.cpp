@@ -42,6 +42,42 @@ std::vector<nlohmann::json> lines(const std::filesystem::path& run) {
 
 }  // namespace
 
+TEST_CASE("a run with micro-batches of one sample tells the loss of each source", "[mixture]") {
+  Folder folder;
+  std::string other;
+  for (int k = 0; k < 900; ++k) other += static_cast<char>('a' + k * k % 23);
+  write_file(folder / "other.txt", other);
+  write_file(folder / "mixed.toml", mixed());
+  Heard each, together;
+  const std::vector<std::string> one = {"train.micro_batch=1", "train.accumulate=4", "train.eval_every=0"};
+  const RunEnd done =
+      run(folder.request("mixed.toml", {one[0], one[1], one[2], "run.out=" + (folder / "one").string()}), each);
+  REQUIRE(done.exit == Exit::done);
+  double distance = 0;
+  for (const auto& line : lines(done.directory)) {
+    double sum = 0, tokens = 0;
+    for (const char* name : {"first", "second"}) {
+      const auto& source = line.at("sources").at(name);
+      REQUIRE(source.contains("loss") == (source.at("tokens").get<int64_t>() > 0));
+      if (!source.contains("loss")) continue;
+      sum += source.at("loss").get<double>() * source.at("tokens").get<double>();
+      tokens += source.at("tokens").get<double>();
+      distance = std::max(distance, std::abs(source.at("loss").get<double>() - line.at("loss").get<double>()));
+    }
+    CHECK(sum / tokens == Approx(line.at("loss").get<double>()).epsilon(1e-9));
+  }
+  CHECK(distance > 1e-3);
+  // The first step's loss of a source is that of its samples alone.
+  const std::string alone =
+      "data.sources=[{name='first', paths=['text.txt'], weight=1}, {name='second', paths=['other.txt'], separator='', "
+      "weight=0}]";
+  const RunEnd first = run(folder.request("mixed.toml", {one[0], "train.accumulate=3", one[2], alone,
+                                                         "run.out=" + (folder / "two").string()}),
+                           together);
+  REQUIRE(first.exit == Exit::done);
+  CHECK(together.losses[0] == lines(done.directory).at(0).at("sources").at("first").at("loss").get<double>());
+}
+
 TEST_CASE("a run on a mixture resumes bit for bit and says what each source had", "[mixture]") {
   Folder folder;
   std::string other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine data build, inspect, verify.
+// engine data build, inspect, verify, reference.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "session/report/progress.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/data_masks.hpp"
+#include "tools/engine/data_reference.hpp"
 
 namespace eng {
 namespace {
@@ -206,6 +207,11 @@ void add_data(CLI::App& app, Common& common) {
   });
   auto* verify = command->add_subcommand("verify", "read and check every byte of a token file");
   verify->add_option("file", flags->target, "a token file")->required();
+  auto* reference = command->add_subcommand(
+      "reference", "compute the log-probabilities that [reference] gives to the answers, into reference.store");
+  reference->add_option("config", flags->target, "a configuration file")->required();
+  add_overrides(*reference, flags->overrides);
+  reference->callback([&common, flags] { common.exit = reference_command(common, flags->target, flags->overrides); });
   verify->callback([&common, flags] { common.exit = inspect(common, flags->target, ENG_INSPECT_VERIFY); });
 }
 

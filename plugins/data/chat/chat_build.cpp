@@ -14,13 +14,13 @@ namespace text_data {
 namespace {
 
 struct Counts {
-  uint64_t missing = 0, empty = 0, too_long = 0, cut = 0, trained = 0;
+  uint64_t missing = 0, empty = 0, too_long = 0, cut = 0, trained = 0, unread = 0;
 };
 
 // A row on its way to the file.
 struct ChatRow {
   std::string text, where;
-  std::vector<int32_t> values;
+  MaskedTokens tokens;
   Counts counts;
 };
 
@@ -40,10 +40,13 @@ class ChatWriter {
     for (const ChatRow& row : rows_) {
       const Counts& c = row.counts;
       counts_.missing += c.missing, counts_.empty += c.empty, counts_.too_long += c.too_long, counts_.cut += c.cut;
-      counts_.trained += c.trained;
-      if (row.values.empty()) continue;
+      counts_.trained += c.trained, counts_.unread += c.unread;
+      const std::vector<int32_t>& values = row.tokens.values;
+      if (values.empty()) continue;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (values[i] % 2 != 0) out_.weigh(out_.tokens() + i, row.tokens.weights[i]);
       out_.begin_document();
-      out_.add(row.values.data(), row.values.size());
+      out_.add(values.data(), values.size());
     }
     watch_.tokens = out_.tokens();
     rows_.clear();
@@ -67,7 +70,7 @@ class ChatWriter {
     }
     Conversation conversation;
     try {
-      conversation = read_conversation(row.text, request_.reading.field, row.where);
+      conversation = read_conversation(row.text, request_.reading.field, row.where, request_.weights);
     } catch (const Failure& failure) {
       if (failure.status != ENG_NOT_FOUND) throw;
       if (!request_.reading.skip)
@@ -76,17 +79,19 @@ class ChatWriter {
       row.counts.missing = 1;
       return;
     }
+    row.counts.unread = conversation.unread ? 1 : 0;
     MaskedText text;
     try {
       text = masked_text(*request_.chat, conversation, request_.train_on, row.where);
     } catch (const jinja::BadValue& bad) {
       throw Failure(ENG_INVALID, row.where + ": " + printable(bad.what(), 300));
     }
-    row.values = masked_tokens(tokenizer_, text, row.where);
-    const uint64_t before = labels(row.values), most = request_.length + 1;
-    if (row.values.size() > most && before > 0) cut(row, most);
-    if (row.values.empty()) return;
-    row.counts.trained = labels(row.values);
+    row.tokens = masked_tokens(tokenizer_, text, row.where);
+    const std::vector<int32_t>& values = row.tokens.values;
+    const uint64_t before = labels(values), most = request_.length + 1;
+    if (values.size() > most && before > 0) cut(row, most);
+    if (values.empty()) return;
+    row.counts.trained = labels(values);
     if (row.counts.trained > 0) return;
     if (request_.on_empty == Policy::stop)
       throw Failure(
@@ -94,29 +99,30 @@ class ChatWriter {
           row.where + ": the row trains no token: " +
               (before > 0 ? "its answers begin behind the " + std::to_string(most) +
                                 " tokens of a sample. Raise [train] sequence_length"
+               : conversation.weight == 0 ? std::string("its weight is 0")
                : text.spans.empty() ? std::string("it has no answer that trains (a message of the role assistant)")
                                     : std::string("its answers are empty")) +
               ", or leave such rows out with [data] on_empty = \"skip\"");
     row.counts = {};
     row.counts.empty = 1;
-    row.values.clear();
+    row.tokens = {};
   }
 
   void cut(ChatRow& row, uint64_t most) const {
     if (request_.too_long == Policy::stop)
-      throw Failure(ENG_INVALID, row.where + ": the conversation is " + std::to_string(row.values.size()) +
+      throw Failure(ENG_INVALID, row.where + ": the conversation is " + std::to_string(row.tokens.values.size()) +
                                      " tokens, a sample holds " + std::to_string(most) +
                                      " ([train] sequence_length = " + std::to_string(request_.length) +
                                      " and one more): raise it, or set [data] too_long = \"cut\" or \"skip\"");
     if (request_.too_long == Policy::skip) {
-      row.values.clear();
+      row.tokens = {};
       row.counts.too_long = 1;
       return;
     }
-    const bool answer = std::any_of(row.values.begin() + static_cast<std::ptrdiff_t>(most), row.values.end(),
-                                    [](int32_t v) { return v % 2 != 0; });
+    const bool answer = std::any_of(row.tokens.values.begin() + static_cast<std::ptrdiff_t>(most),
+                                    row.tokens.values.end(), [](int32_t v) { return v % 2 != 0; });
     row.counts.cut = answer ? 1 : 0;
-    row.values.resize(most);
+    row.tokens.values.resize(most);
   }
 
   const ChatRequest& request_;
@@ -139,6 +145,7 @@ Digest chat_key(const ChatRequest& request, const Tokenizer& tokenizer, Watch& w
                               int64_t{request.reading.replace}, int64_t{request.reading.skip}})
     hash.add_field(std::to_string(value));
   hash.add_field(request.reading.field);
+  if (request.weights) hash.add_field("weights");
   for (const std::string& path : request.files) {
     InputFile file(path);
     const TextFormat format = text_format(file, request.reading);
@@ -196,7 +203,7 @@ Built build_chat(const ChatRequest& request, const Tokenizer& tokenizer, const e
                     "[data] paths: no row is left to train on (without messages: " + std::to_string(c.missing) +
                         ", without a token that trains: " + std::to_string(c.empty) +
                         ", too long: " + std::to_string(c.too_long) + ")");
-    writer.set_masks(c.trained, c.empty, c.too_long, c.cut);
+    writer.set_masks(c.trained, c.empty, c.too_long, c.cut, c.unread);
     writer.finish(c.missing, 0);
   });
 }

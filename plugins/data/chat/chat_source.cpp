@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data source "chat": conversations, of which only the answers train. Each is written by a chat template, tokenised
-// once, and kept in a file with a bit for each token. A sample is one conversation, or with `pack` several.
+// once, and kept in a file with a bit for each token, and with weights. A sample is one conversation, or with `pack`
+// several.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -37,6 +38,7 @@ struct ChatSetup {
                        get_string(options, "errors") == "replace", get_string(options, "missing") == "skip", options};
     request.chat = &chat;
     request.train_on = train_on == "all" ? TrainOn::all : train_on == "last" ? TrainOn::last : TrainOn::assistant;
+    request.weights = get_bool(options, "weights");
     request.too_long = policy_of(options, "too_long"), request.on_empty = policy_of(options, "on_empty");
     request.length = static_cast<uint64_t>(given.sequence_length);
     request.folder = (std::filesystem::path(base_of(given)) / get_string(options, "cache")).lexically_normal().string();
@@ -64,28 +66,42 @@ void tell(const TokenHeader& all) {
   told(all.empty, "on_empty = \"skip\": rows that train no token and are left out");
   told(all.too_long, "too_long = \"skip\": conversations that are left out");
   told(all.cut, "too_long = \"cut\": conversations whose answers lost their end");
+  told(all.unread, "weights = false: rows whose weight, or loss_weight, does not count");
+}
+
+// That of the tokens, and of their weights if there are any.
+std::string content_hash(const TokenFile& file) {
+  if (file.header.weights == 0) return file.hash;
+  Hash hash;
+  hash.add_field(file.hash);
+  hash.add_field(hexadecimal(file.header.table_hash));
+  return hash.text();
 }
 
 std::unique_ptr<Source> open_chat(const eng_options* options, const eng_data_request& request) {
   ChatSetup setup(options, request, false);
   auto source = std::make_unique<Source>();
+  source->weighs = setup.request.weights;
   take_fields(*source, options, request);
   source->alone = !source->pack;
   source->pack = source->masked = true;
   source->vocabulary = setup.tokenizer->info().vocabulary;
   source->files = static_cast<uint32_t>(setup.files.train.size() + setup.files.held.size());
   TokenHeader all{};
-  const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts) {
+  const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts,
+                       std::vector<WeightFrom>& weights) {
     if (paths.empty()) return std::string();
     const Built built = setup.built(paths, nullptr);
     const TokenHeader& header = built.file.header;
     all.skipped += header.skipped, all.empty += header.empty, all.too_long += header.too_long, all.cut += header.cut;
+    all.unread += header.unread;
     add_documents(built.file, -1, 0, starts);
     stream.add(std::make_unique<InputFile>(built.file.path), built.file.offset, built.file.tokens, built.file.width);
-    return built.file.hash;
+    add_weights(built.file, weights);
+    return content_hash(built.file);
   };
-  source->hash = add(setup.files.train, source->stream, source->starts);
-  const std::string held = add(setup.files.held, source->held, source->held_starts);
+  source->hash = add(setup.files.train, source->stream, source->starts, source->weights);
+  const std::string held = add(setup.files.held, source->held, source->held_starts, source->held_weights);
   tell(all);
   cut_windows(*source, request, setup.files, held, "tokens");
   return source;
@@ -93,6 +109,16 @@ std::unique_ptr<Source> open_chat(const eng_options* options, const eng_data_req
 
 eng_status create_chat(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) {
   return guarded(error, "opening the data", [&] { *self = open_chat(options, complete(given)).release(); });
+}
+
+// The fields of every source, and weights.
+eng_status fields_of_chat(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  if (const eng_status status = fields_of_source(options, out, cap, n, error); status != ENG_OK) return status;
+  return guarded(error, "telling the fields", [&] {
+    if (!get_bool(options, "weights")) return;
+    if (*n < cap) out[*n] = {ENG_FIELD_LOSS_WEIGHTS, ENG_F32, 0};
+    ++*n;
+  });
 }
 
 eng_status build_rows(const eng_options* options, const eng_data_request* given, const eng_data_watch* watch_of_host,
@@ -127,6 +153,6 @@ const eng_data chat_table = {.struct_size = sizeof(eng_data),
                              .read = read_source,
                              .build = build_rows,
                              .inspect = nullptr,  // the source text does it
-                             .fields = fields_of_source};
+                             .fields = fields_of_chat};
 
 }  // namespace text_data

@@ -35,7 +35,8 @@ jinja::Value value_of(const Row& json) {
 
 class RowReader {
  public:
-  RowReader(const std::string& field, const std::string& where) : field_(field), where_(where) {}
+  RowReader(const std::string& field, const std::string& where, bool weights)
+      : field_(field), where_(where), weights_(weights) {}
 
   Conversation read(const std::string& text) {
     check_json_depth(text, where_, deepest);
@@ -53,6 +54,7 @@ class RowReader {
     if (system && system->is_string() && !system->get_ref<const std::string&>().empty() && !begins)
       messages.insert(messages.begin(), Row{{"role", "system"}, {"content", *system}});
     if (const auto tools = row.find("tools"); tools != row.end()) take_tools(*tools);
+    take_weight(row);
     for (std::size_t i = 0; i < messages.size(); ++i) add(std::move(messages[i]), i);
     return std::move(out_);
   }
@@ -185,19 +187,49 @@ class RowReader {
     row = std::move(out);
   }
 
-  // Flags about training are not for the template: 0 or 1, as OpenAI's weight.
-  bool flag(Row& row, std::size_t i, const char* name, bool* trains) {
+  static std::string shown(const Row& value) {
+    return printable(value.dump(-1, ' ', true, Row::error_handler_t::replace), 40);
+  }
+
+  float weight_of(const Row& value, const std::string& of) const {
+    const double weight = value.is_number() ? value.get<double>() : -1;
+    if (weight == 0 || (weight >= 1e-9 && weight <= 1e9)) return static_cast<float>(weight);
+    fail(of + " = " + shown(value) + "; a weight is 0, or a number from 1e-9 to 1e9");
+  }
+
+  // The weight of the whole row.
+  void take_weight(const Row& row) {
+    bool given = false;
+    for (const char* name : {"weight", "loss_weight"}) {
+      const Row* const found = filled(row, name);
+      if (!found) continue;
+      if (weights_) {
+        if (given) fail("the row has weight and loss_weight: leave one of them out");
+        given = true;
+        out_.weight = weight_of(*found, std::string("the row has ") + name);
+      }
+      out_.unread = out_.unread || (!weights_ && found->is_number() && found->get<double>() != 1);
+    }
+  }
+
+  // Flags about training are not for the template: 0 or 1, as OpenAI's weight; or any weight, if weights are read.
+  bool flag(Row& row, std::size_t i, const char* name, Message& made) {
     const auto found = row.find(name);
     if (found == row.end()) return false;
     const Row value = *found;
     row.erase(name);
     if (value.is_null()) return false;
+    const bool weight = std::string_view(name) == "weight";
+    if (weights_ && weight && !value.is_boolean()) {
+      made.weight = weight_of(value, "message " + std::to_string(i + 1) + " has weight");
+      return true;
+    }
     const bool number = value.is_number() && (value.get<double>() == 0 || value.get<double>() == 1);
     if (!value.is_boolean() && !number)
-      fail(i, std::string("has ") + name + " = " +
-                  printable(value.dump(-1, ' ', true, Row::error_handler_t::replace), 40) +
-                  "; it must be 0 or 1: an answer trains, or it does not");
-    *trains = value.is_boolean() ? value.get<bool>() : value.get<double>() != 0;
+      fail(i, std::string("has ") + name + " = " + shown(value) +
+                  "; it must be 0 or 1: an answer trains, or it does not" +
+                  (weight && value.is_number() ? ". Other weights are read with [data] weights = true" : ""));
+    made.trains = value.is_boolean() ? value.get<bool>() : value.get<double>() != 0;
     return true;
   }
 
@@ -205,7 +237,7 @@ class RowReader {
     if (!row.is_object()) fail(i, std::string("is a ") + row.type_name() + ", not an object with role and content");
     rename(row, i);
     Message made;
-    for (const char* name : {"weight", "train"}) out_.flagged = flag(row, i, name, &made.trains) || out_.flagged;
+    for (const char* name : {"weight", "train"}) out_.flagged = flag(row, i, name, made) || out_.flagged;
     if (!row.contains("role") || !row["role"].is_string()) fail(i, "has no role, such as user or assistant");
     made.role = row["role"].get<std::string>();
     // As transformers: what is null is not there, and a reasoning has the names that templates read.
@@ -250,13 +282,15 @@ class RowReader {
 
   const std::string& field_;
   const std::string& where_;
+  const bool weights_;
   Conversation out_;
 };
 
 }  // namespace
 
-Conversation read_conversation(const std::string& text, const std::string& field, const std::string& where) {
-  return RowReader(field, where).read(text);
+Conversation read_conversation(const std::string& text, const std::string& field, const std::string& where,
+                               bool weights) {
+  return RowReader(field, where, weights).read(text);
 }
 
 Message with_content(const Message& message, const std::string& content) {

@@ -39,8 +39,9 @@ std::vector<Span> places_in(const Tokenizer& tokenizer, const MaskedText& of, st
 
 }  // namespace
 
-std::vector<int32_t> masked_tokens(const Tokenizer& tokenizer, const MaskedText& of, const std::string& where) {
-  std::vector<int32_t> ids;
+MaskedTokens masked_tokens(const Tokenizer& tokenizer, const MaskedText& of, const std::string& where) {
+  MaskedTokens out;
+  std::vector<int32_t>& ids = out.values;
   tokenizer.encode(of.text, ids);
   std::string decoded;
   std::vector<std::size_t> ends;
@@ -49,14 +50,16 @@ std::vector<int32_t> masked_tokens(const Tokenizer& tokenizer, const MaskedText&
     ends.push_back(decoded.size());
   }
   const std::vector<Span> spans = places_in(tokenizer, of, decoded, where);
+  out.weights.resize(ids.size(), 1);
   std::size_t begin = 0, span = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     while (span < spans.size() && begin >= spans[span].second) ++span;
     const bool trained = span < spans.size() && ends[i] > spans[span].first && ends[i] > begin;
     begin = ends[i];
     ids[i] = 2 * ids[i] + (trained ? 1 : 0);
+    if (trained) out.weights[i] = of.weights[span];
   }
-  return ids;
+  return out;
 }
 
 }  // namespace text_data

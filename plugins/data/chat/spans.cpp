@@ -191,8 +191,18 @@ MaskedText masked_text(const ChatTemplate& chat, const Conversation& conversatio
   rendering.check_all_there();
   MaskedText out;
   out.text = rendering.whole().text;
+  const auto add = [&](const Span& span, float weight) {
+    if (span.first >= span.second || !(weight > 0)) return;
+    out.spans.push_back(span);
+    out.weights.push_back(weight);
+  };
   if (train_on == TrainOn::all) {
-    if (!out.text.empty()) out.spans.emplace_back(0, out.text.size());
+    for (std::size_t i = 0; i < conversation.messages.size(); ++i)
+      if (conversation.messages[i].weight != 1)
+        rendering.fail("message " + std::to_string(i + 1) +
+                       " has a weight, and with [data] train_on = \"all\" the text trains as a whole: use "
+                       "\"assistant\", or give the row the weight");
+    add({0, out.text.size()}, conversation.weight);
     return out;
   }
   std::vector<std::size_t> answers;
@@ -206,14 +216,15 @@ MaskedText masked_text(const ChatTemplate& chat, const Conversation& conversatio
                    std::to_string(answers.size()) +
                    ", so it is not known which of them [data] train_on, or the flag of a message, means");
   if (marked && each) {
-    out.spans = generated;
-  } else {
-    for (std::size_t k = train_on == TrainOn::last && !answers.empty() ? answers.size() - 1 : 0; k < answers.size();
-         ++k)
-      if (conversation.messages[answers[k]].trains)
-        out.spans.push_back(marked ? generated[k] : rendering.answer(answers[k]));
+    for (const Span& span : generated) add(span, conversation.weight);
+    return out;
   }
-  std::erase_if(out.spans, [](const Span& span) { return span.first >= span.second; });
+  for (std::size_t k = train_on == TrainOn::last && !answers.empty() ? answers.size() - 1 : 0; k < answers.size();
+       ++k) {
+    const Message& message = conversation.messages[answers[k]];
+    if (message.trains && message.weight > 0)
+      add(marked ? generated[k] : rendering.answer(answers[k]), message.weight * conversation.weight);
+  }
   return out;
 }
 
