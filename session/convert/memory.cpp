@@ -71,6 +71,10 @@ void other_words(Job& job) {
     job.out.set("precision.plugin", std::string("bf16"), fmt::format("{}'s default of bf16", whose));
     job.out.note(fmt::format("`bf16` is not given: new versions of {} train in bf16 then, older ones in fp32", whose));
   }
+  if (job.trainer == "llamafactory" && !job.flat.has("bf16") && !job.flat.has("fp16"))
+    job.out.note(
+        "`bf16` is not given: LLaMA-Factory then computes in the 16 bits that the model's config.json and the card "
+        "allow, and here it is fp32: set precision.plugin");
 }
 
 // The folder, the size and the number of the requests. False if the folder has no counterpart.
