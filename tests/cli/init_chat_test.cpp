@@ -59,7 +59,7 @@ TEST_CASE("init chat writes what check accepts, and says what does not fit", "[c
   const Result checked = engine(scratch, {"check", "sub/c.toml"});
   INFO(checked.err);
   CHECK(checked.exit == 0);
-  CHECK(has(engine(scratch, {"data", "inspect", "sub/c.toml"}).out, "{+Lisbon.<|im_end|>+}"));
+  CHECK(has(engine(scratch, {"data", "inspect", "sub/c.toml"}).out, "<|im_end|>+}\n"));
   // To stdout; weights of 16 bits.
   const std::string config = read(scratch / "model/config.json");
   const auto dtype = [&](const std::string& word) {
