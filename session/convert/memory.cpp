@@ -301,6 +301,9 @@ void recompute(Job& job) {
   } else if (whole) {
     job.out.problem(fmt::format("`{}` must be true or false, not {}", whole->origin, shown(*whole)));
   }
+  if (job.trainer == "llamafactory" && !job.out.has("recompute.policy") &&
+      !job.flat.has("disable_gradient_checkpointing"))
+    job.out.set("recompute.policy", std::string("full"), "LLaMA-Factory's default of disable_gradient_checkpointing");
   const Entry* blocks = job.deepspeed.take("activation_checkpointing.number_checkpoints");
   if (!blocks || as_flag(blocks->value) == std::optional(false)) return;
   if (job.out.has("recompute.policy"))

@@ -240,6 +240,9 @@ void open_ends(Job& job) {
   if (job.out.has("model.plugin") && !job.out.has("model.preset") && !job.out.has("model.from") &&
       !job.out.has("model.hidden_size"))
     job.out.leave("model.preset", "\"...\"", "or sizes: engine plugins info " + as_text(*job.out.get("model.plugin")));
+  for (const auto& [trainer, whose] : {std::pair("axolotl", "axolotl's default of val_set_size"),
+                                       {"llamafactory", "LLaMA-Factory's default of val_size"}})
+    if (job.trainer == trainer && !job.out.has("data.validation")) job.out.set("data.validation", 0.0, whose);
   if (!job.out.has("data.paths")) {
     job.out.comment_out("data");
     job.out.leave("data.paths", "[\"data/*.txt\"]", "the data are not known: files or patterns, relative to this file");

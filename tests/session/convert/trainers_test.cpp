@@ -157,6 +157,10 @@ TEST_CASE("convert: conversations of LLaMA-Factory and axolotl") {
   CHECK_THAT(factory("stage: sft\nmask_history: true\nneat_packing: true\n").text,
              Contains("# train_on = \"last\"") && Contains("# pack = true"));
   CHECK_THAT(factory("stage: pt\n").text, !Contains("chat"));
+  // It holds nothing out and recomputes activations by default.
+  CHECK_THAT(factory("").text, Contains("# validation = 0.0") && Contains("policy = \"full\""));
+  CHECK_THAT(factory("val_size: 0.1\ndisable_gradient_checkpointing: true\n").text,
+             Contains("# validation = 0.1") && Contains("policy = \"none\""));
   CHECK_THAT(notes_of(factory("")), Contains("`bf16` is not given: LLaMA-Factory then computes in the 16 bits"));
   CHECK_THAT(notes_of(factory("fp16: true\n")), !Contains("is not given: LLaMA-Factory"));
 
@@ -171,6 +175,7 @@ TEST_CASE("convert: conversations of LLaMA-Factory and axolotl") {
   CHECK(data.as<std::vector<std::string>>("paths") == std::vector<std::string>{"chats.jsonl"});
   CHECK(data.string("field") == "turns");
   CHECK(data.string("too_long") == "skip");
+  CHECK(data.number("validation") == 0);
   CHECK_THAT(axolotl(rows + "excess_length_strategy: truncate\ntrain_on_inputs: true\n").text,
              Contains("too_long = \"cut\"") && Contains("train_on = \"all\""));
   CHECK_THAT(axolotl(rows + "excess_length_strategy: raise\n").text, Contains("too_long = \"stop\""));
