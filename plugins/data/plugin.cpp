@@ -222,7 +222,7 @@ its documents is then a row, written as JSON."""
 [provides.options.field]
 type = 'string'
 default = 'messages'
-help = 'The field with the list of messages. A row without it may have one of the other forms'
+help = 'The field with the list of messages; with dots it is inside others: data.messages. A row without it may have one of the other forms'
 
 [provides.options.errors]
 type = 'string'

@@ -209,4 +209,94 @@ every = 10                     # steps between lines
           {"[model] from", "[data] paths"}};
 }
 
+namespace {
+
+// Tokens of a sample: a power of two that holds the longest row, as far as the model has positions.
+int64_t sample_length(const ChatStart& from) {
+  const int64_t most = std::min<int64_t>(2048, from.positions > 0 ? from.positions : 2048);
+  int64_t out = 256;
+  while (out < most && (from.longest == 0 || static_cast<uint64_t>(out) < from.longest / 2)) out *= 2;
+  return std::min(out, most);
+}
+
+constexpr int64_t epochs_of_chats = 3;
+
+}  // namespace
+
+std::string start_chat(const ChatStart& from) {
+  const int64_t length = sample_length(from);
+  // About 30 updates in an epoch, with at most 16 samples in each.
+  const double samples = static_cast<double>(from.bytes) / 4.0 / static_cast<double>(length);
+  const int64_t accumulate = std::clamp<int64_t>(static_cast<int64_t>(samples / 30), 1, 16);
+  const auto updates = static_cast<int64_t>(epochs_of_chats * samples) / accumulate;
+  const bool half = from.dtype == "bfloat16" || from.dtype == "float16";
+  const char* const rate = from.adapter ? "2e-4" : from.width > 0 && from.width < 1024 ? "1e-4" : "2e-5";
+  std::string out = fmt::format(R"([model]
+from = {}
+
+[data]
+plugin = "chat"                # the answers train, and the token that ends each: docs/data.md
+paths = {}
+)",
+                                toml_text(from.from), toml_text(from.paths));
+  if (!from.chat_template.empty())
+    out += fmt::format("chat_template = {}  # the folder has none\n", toml_text(from.chat_template));
+  out +=
+      fmt::format(R"(pack = true                    # whole conversations side by side, none of which sees another
+validation = 0.05              # of the tokens are held out, in whole conversations
+too_long = "stop"              # or "skip", "cut": a conversation longer than sequence_length
+
+[train]
+epochs = {}
+micro_batch = 1                # samples in memory at a time; `engine plan` says what they take
+accumulate = {:<17} # or global_batch, which derives it
+sequence_length = {:<12} # {}
+grad_clip = 1.0
+seed = 1
+eval_every = {:<17} # updates between evaluations of what is held out
+
+)",
+                  epochs_of_chats, accumulate, length,
+                  from.positions > 0 ? fmt::format("the model has {} positions", from.positions) : "tokens of a sample",
+                  std::clamp<int64_t>(updates / 6, 1, 100));
+  if (from.adapter)
+    out += R"([adapter]
+plugin = "lora"
+targets = ["all-linear"]       # every linear map of the layers; or patterns: ["*.q_proj", "*.v_proj"]
+rank = 16
+alpha = 32.0                   # the path is scaled by alpha / rank
+dropout = 0.05
+
+)";
+  out += fmt::format(R"([optimizer]
+plugin = "adamw"
+learning_rate = {:<14} # {}
+weight_decay = 0.0
+
+[schedule]
+kind = "cosine"                # constant, linear or cosine
+warmup_steps = {}
+
+[precision]
+plugin = {:<21} # {}
+)",
+                     rate,
+                     from.adapter ? "ten times that of training all weights is usual"
+                                  : "1e-4 below some 500 million parameters, 1e-5 to 2e-5 above",
+                     std::clamp<int64_t>(updates / 20, 1, 100), half ? "\"bf16\"" : "\"fp32\"",
+                     from.dtype.empty() ? "or bf16" : "the folder's weights are " + from.dtype);
+  if (from.adapter) out += "# frozen = \"nf4\"               # frozen matrices in 4 bits (QLoRA); int8, e4m3: 8 bits\n";
+  return out + R"(
+# [device]
+# plugin = "cuda"              # a GPU; without it the CPU
+
+[checkpoint]
+every = 200                    # the last step is always saved
+keep = 2
+
+[log]
+every = 1                      # steps between lines
+)";
+}
+
 }  // namespace eng

@@ -73,16 +73,22 @@ class Adapter {
   // "*.q_proj" for q_proj. PEFT takes a list of names, or one regular expression.
   void targets(const Entry& asked) {
     const Entry* given = job_.flat.take(names_.targets);
-    if (const Entry* linear = job_.trainer == "axolotl" ? job_.flat.take("lora_target_linear") : nullptr;
-        linear && is_on(*linear))
-      return static_cast<void>(job_.out.set("adapter.targets", all(), *linear));
-    if (!given || is_off(given->value)) return no_targets(asked);
+    const Entry* linear = job_.trainer == "axolotl" ? job_.flat.take("lora_target_linear") : nullptr;
+    const bool every = linear && is_on(*linear);
+    if (!every && (!given || is_off(given->value))) return no_targets(asked);
     std::vector<std::string> words, patterns;
+    if (every && (!given || is_off(given->value)))
+      return static_cast<void>(job_.out.set("adapter.targets", all(), *linear));
     if (const auto* list = std::get_if<std::vector<std::string>>(&given->value)) words = *list;
     std::string word;
     for (char c : as_text(given->value) + ",") {
       if (c != ',' && c != ' ') word += c;
       if ((c == ',' || c == ' ') && !word.empty()) words.push_back(std::exchange(word, ""));
+    }
+    if (every) {  // there, those that are named besides
+      for (const char* outside : {"embed_tokens", "lm_head"})
+        if (among(words, outside)) return problem(*given, "lora_target_linear means the maps of the layers alone");
+      return static_cast<void>(job_.out.set("adapter.targets", all(), *linear));
     }
     for (const std::string& one : words) {
       if (one == "all-linear" || one == "all") {
@@ -102,6 +108,9 @@ class Adapter {
   void no_targets(const Entry& asked) {
     if (job_.trainer == "llamafactory")
       return static_cast<void>(job_.out.set("adapter.targets", all(), "LLaMA-Factory's default of lora_target"));
+    if (job_.trainer == "axolotl")  // which passes an empty list to PEFT
+      return job_.out.problem(fmt::format(
+          "`{}`: neither lora_target_modules nor lora_target_linear is given; axolotl stops then, too", asked.origin));
     // PEFT's choice for these models.
     const Value* plugin = job_.out.get("model.plugin");
     const std::string model = plugin ? as_text(*plugin) : "";
@@ -123,7 +132,7 @@ class Adapter {
     } else if (width) {
       job_.out.set("adapter.rank", *width, whose + names_.rank);
     }
-    if (alpha)
+    if (alpha && !(job_.trainer == "llamafactory" && as_number(alpha->value) == std::optional(0.0)))
       job_.out.set("adapter.alpha", alpha->value, *alpha);
     else if (width && names_.of_rank)  // of LLaMA-Factory twice the rank; of TRL a number
       job_.out.set("adapter.alpha", job_.trainer == "trl" ? 32.0 : 2.0 * static_cast<double>(*width),

@@ -90,6 +90,7 @@ Converted convert(const ForeignRun& from, const SchemaSource& plugins) {
   precision(job);
   adapter(job);
   preference(job);
+  conversations(job);
   zero(job);
   recompute(job);
   run(job);

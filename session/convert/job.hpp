@@ -58,6 +58,10 @@ bool trains_adapter(Job& job);
 // Losses of pairs of answers; after `batch` and `adapter`.
 void preference(Job& job);
 bool trains_on_pairs(Job& job);
+// Fine-tuning on conversations; after `preference`. LLaMA-Factory's: the whole of it.
+void conversations(Job& job);
+// axolotl's: of the dataset at `above`, "datasets.0", of type chat_template. Whether the data are read as chats.
+bool chat_rows(Job& job, const std::string& above);
 // Leaves the model open, which must be a directory of weights.
 void base(Job& job, const std::string& origin, const std::string& why);
 void zero(Job& job);

@@ -71,6 +71,10 @@ void other_words(Job& job) {
     job.out.set("precision.plugin", std::string("bf16"), fmt::format("{}'s default of bf16", whose));
     job.out.note(fmt::format("`bf16` is not given: new versions of {} train in bf16 then, older ones in fp32", whose));
   }
+  if (job.trainer == "llamafactory" && !job.flat.has("bf16") && !job.flat.has("fp16"))
+    job.out.note(
+        "`bf16` is not given: LLaMA-Factory then computes in the 16 bits that the model's config.json and the card "
+        "allow, and here it is fp32: set precision.plugin");
 }
 
 // The folder, the size and the number of the requests. False if the folder has no counterpart.
@@ -297,6 +301,9 @@ void recompute(Job& job) {
   } else if (whole) {
     job.out.problem(fmt::format("`{}` must be true or false, not {}", whole->origin, shown(*whole)));
   }
+  if (job.trainer == "llamafactory" && !job.out.has("recompute.policy") &&
+      !job.flat.has("disable_gradient_checkpointing"))
+    job.out.set("recompute.policy", std::string("full"), "LLaMA-Factory's default of disable_gradient_checkpointing");
   const Entry* blocks = job.deepspeed.take("activation_checkpointing.number_checkpoints");
   if (!blocks || as_flag(blocks->value) == std::optional(false)) return;
   if (job.out.has("recompute.policy"))

@@ -140,7 +140,12 @@ struct Maker {
   void make() {
     const bool known = choose();
     const bool is_muon = known && plugin() == "muon";
-    if ((theirs || job.defaults) && !is_muon) param("optimizer.learning_rate", "lr", "learning_rate", 1e-3);
+    if (job.trainer == "axolotl" && !theirs && !is_muon && !job.flat.has("learning_rate")) {
+      out.leave("optimizer.learning_rate", "2e-5", "axolotl has no default of learning_rate");
+      out.note("`learning_rate` is not given, and axolotl has no default of it: set optimizer.learning_rate");
+    } else if ((theirs || job.defaults) && !is_muon) {
+      param("optimizer.learning_rate", "lr", "learning_rate", 1e-3);
+    }
     if (known && (plugin() == "adamw" || plugin() == "adamw8bit")) adamw();
     if (known && plugin() == "sgd") {
       param("optimizer.momentum", "momentum", "", {});

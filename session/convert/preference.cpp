@@ -120,7 +120,9 @@ class Preference {
   }
 
   void weights() {
-    const char* const beta = factory_ ? "pref_beta" : !axolotl_ ? "beta" : kind_ == "orpo" ? "orpo_alpha" : "rl_beta";
+    const char* beta = factory_ ? "pref_beta" : axolotl_ ? "rl_beta" : "beta";
+    if (axolotl_ && !job_.flat.has("rl_beta") && job_.flat.has("orpo_alpha")) beta = "orpo_alpha";
+    if (axolotl_) job_.flat.take("orpo_alpha");
     if (const Entry* given = job_.flat.take(beta))
       job_.out.set("loss.beta", given->value, *given);
     else
@@ -129,6 +131,10 @@ class Preference {
     if (smooth && is_on(*smooth) && kind_ == "dpo") job_.out.set("loss.label_smoothing", smooth->value, *smooth);
     const Entry* margin = job_.flat.take("simpo_gamma");
     if (margin && kind_ == "simpo") job_.out.set("loss.margin", margin->value, *margin);
+    if (!margin && kind_ == "simpo" && axolotl_)
+      job_.out.problem("`simpo_gamma` must be given; axolotl has no default of it");
+    if (!margin && kind_ == "simpo" && factory_)
+      job_.out.set("loss.margin", 0.5, "LLaMA-Factory's default of simpo_gamma");
     if (const Entry* nll = factory_ ? job_.flat.take("pref_ftx") : nullptr; nll && is_on(*nll))
       job_.out.set("loss.nll", as_number(nll->value).value_or(0) + (kind_ == "orpo" ? 1 : 0), *nll);
   }

@@ -108,18 +108,26 @@ void datasets(Job& job) {
       const std::string word = as_text(path->value);
       const Entry *type = job.flat.take(above + ".type"), *files = job.flat.take(above + ".data_files");
       const Entry *field = job.flat.take(above + ".field"), *column = job.flat.take(above + ".text_column");
-      for (auto& [name, entry] : job.flat.all)
-        if (name.starts_with(above + ".")) entry.used = true;
       const std::string kind = type ? as_text(type->value) : list == "datasets" ? "" : "pretrain";
       const bool plain = kind == "completion" || kind == "pretrain" || kind.starts_with("completion:");
+      const bool chat = kind == "chat_template" && chat_rows(job, above);
+      std::vector<std::string> left;
+      for (auto& [name, entry] : job.flat.all)
+        if (name.starts_with(above + ".")) {
+          if (!entry.used && entry.value.index() && name != above + ".split") left.push_back(entry.origin);
+          entry.used = true;
+        }
+      if (!left.empty())
+        job.out.note(fmt::format("{}: no such setting of a dataset here; not converted", fmt::join(left, ", ")));
       const std::string file = files && !as_text(files->value).empty() ? as_text(files->value) : word;
       const auto ends = [&](const char* end) { return file.ends_with(end); };
       const bool local =
           ends(".jsonl") || ends(".json") || ends(".txt") || ends(".gz") || ends(".zst") || ends(".ndjson");
-      if (!plain)
-        job.out.note(fmt::format(
-            "`{}` = {} of type \"{}\": chats and instructions are read by data.plugin = \"chat\" (docs/data.md)",
-            path->origin, shown(*path), printable(kind, 80)));
+      if (!plain && !chat)
+        job.out.note(
+            fmt::format("`{}` = {} of type \"{}\": chats and instructions are read by data.plugin = \"chat\", in the "
+                        "words of the model's chat template (docs/data.md)",
+                        path->origin, shown(*path), printable(kind, 80)));
       else if (!local)
         job.out.note(
             fmt::format("`{}` = {}: data.paths takes files: text or JSON Lines, which tools/export-dataset makes of a "
@@ -232,6 +240,9 @@ void open_ends(Job& job) {
   if (job.out.has("model.plugin") && !job.out.has("model.preset") && !job.out.has("model.from") &&
       !job.out.has("model.hidden_size"))
     job.out.leave("model.preset", "\"...\"", "or sizes: engine plugins info " + as_text(*job.out.get("model.plugin")));
+  for (const auto& [trainer, whose] : {std::pair("axolotl", "axolotl's default of val_set_size"),
+                                       {"llamafactory", "LLaMA-Factory's default of val_size"}})
+    if (job.trainer == trainer && !job.out.has("data.validation")) job.out.set("data.validation", 0.0, whose);
   if (!job.out.has("data.paths")) {
     job.out.comment_out("data");
     job.out.leave("data.paths", "[\"data/*.txt\"]", "the data are not known: files or patterns, relative to this file");

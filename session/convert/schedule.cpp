@@ -112,7 +112,10 @@ struct Planner {
     if (steps) {
       const double number = as_number(steps->value).value_or(-1);
       if (number >= 1 || number < 0 || (number == 0 && !part)) {  // newer versions take a part of the steps here too
-        if (number != 0) out.set("schedule.warmup_steps", steps->value, *steps);
+        if (number == 1 && job.trainer == "axolotl")
+          out.set("schedule.warmup_steps", int64_t{2}, "axolotl makes two of one step of warm-up");
+        else if (number != 0)
+          out.set("schedule.warmup_steps", steps->value, *steps);
         return;
       }
       if (number > 0) share = number, from = steps;
@@ -128,7 +131,11 @@ struct Planner {
       return out.leave("schedule.warmup_steps", "...", fmt::format("{} = {} x train.steps", from->origin, share));
     }
     auto count = static_cast<int64_t>(std::ceil(share * static_cast<double>(total)));
-    if (from == &axolotl) count = std::min<int64_t>(100, static_cast<int64_t>(share * static_cast<double>(total)));
+    if (job.trainer == "axolotl" && from == part) {  // rounds down, and makes two of one
+      count = static_cast<int64_t>(share * static_cast<double>(total));
+      if (from == &axolotl) count = std::min<int64_t>(100, count);
+      if (count == 1) count = 2;
+    }
     if (count) out.set("schedule.warmup_steps", count, fmt::format("{} = {} x {}", from->origin, share, total));
   }
 

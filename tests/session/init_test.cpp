@@ -116,3 +116,28 @@ TEST_CASE("what init writes parses, evaluates what it holds out, and says what i
   CHECK_THAT(mamba.text, Contains("sequence_length = 2048") && Contains("of ids below 50257"));
   CHECK_THAT(start_config(models().at("opt"), {"opt", "tiny", {}}).text, Contains("sequence_length = 128"));
 }
+
+TEST_CASE("a configuration for conversations follows the folder and the rows") {
+  ChatStart from{"models/smol", {"a.jsonl", "b.jsonl"}};
+  from.positions = 8192, from.width = 576, from.dtype = "bfloat16";
+  from.bytes = 22'000, from.longest = 502;
+  const std::string small = start_chat(from);
+  INFO(small);
+  CHECK_THAT(small, Contains("from = \"models/smol\"") && Contains("paths = [\"a.jsonl\", \"b.jsonl\"]") &&
+                        Contains("plugin = \"chat\"") && Contains("plugin = \"bf16\"") &&
+                        Contains("learning_rate = 1e-4 ") && Contains("sequence_length = 256 ") &&
+                        Contains("accumulate = 1 ") && !Contains("[adapter]") && !Contains("chat_template"));
+  // Long rows need long samples, as far as the model has positions; many rows make larger steps.
+  from.longest = 3000, from.bytes = 400'000'000, from.width = 4096, from.dtype = "float32";
+  CHECK_THAT(start_chat(from), Contains("sequence_length = 2048 ") && Contains("accumulate = 16 ") &&
+                                   Contains("learning_rate = 2e-5 ") && Contains("plugin = \"fp32\"") &&
+                                   Contains("warmup_steps = 100\n") && Contains("eval_every = 100 "));
+  from.positions = 1000;
+  CHECK_THAT(start_chat(from), Contains("sequence_length = 1000 ") && Contains("the model has 1000 positions"));
+  from.positions = 0, from.longest = 0;  // neither is known
+  CHECK_THAT(start_chat(from), Contains("sequence_length = 2048 "));
+  from.adapter = true, from.chat_template = "t.jinja", from.bytes = 0;
+  CHECK_THAT(start_chat(from), Contains("[adapter]\nplugin = \"lora\"") && Contains("learning_rate = 2e-4 ") &&
+                                   Contains("chat_template = \"t.jinja\"") && Contains("# frozen = \"nf4\"") &&
+                                   Contains("accumulate = 1 ") && Contains("warmup_steps = 1\n"));
+}

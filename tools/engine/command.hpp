@@ -92,7 +92,7 @@ void build_data(const Config& config, Registry& registry, int64_t vocabulary, bo
 // To stdout, or to a new file. Returns whether there is a file. Throws Error(usage, disk).
 bool put_text(const std::string& text, const std::string& out);
 
-// Each adds its subcommand to the app; add_config adds `init`, too.
+// Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
@@ -104,6 +104,7 @@ void add_ckpt(CLI::App& app, Common& common);
 void add_report(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_config_convert(CLI::App& config, Common& common);
+void add_init(CLI::App& app, Common& common);
 void add_plugins(CLI::App& app, Common& common);
 void add_plugins_test(CLI::App& plugins, Common& common);
 void add_plugins_new(CLI::App& plugins, Common& common);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine config, init, doctor.
+// engine config, doctor.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -12,7 +12,6 @@
 #include "core/base/text.hpp"
 #include "engine/model.h"
 #include "session/config/config_text.hpp"
-#include "session/config/init.hpp"
 #include "session/config/schemas.hpp"
 #include "session/file.hpp"
 #include "session/plugins/listing.hpp"
@@ -24,28 +23,6 @@
 
 namespace eng {
 namespace {
-
-// The text to `out`, which is told what it needs: "[data] paths and tokenizer".
-int write_start(const std::string& text, const std::string& needs, const std::string& out) {
-  if (put_text(text, out)) print_err("wrote {0}; set {1}, then:  engine check {0}\n", out, needs);
-  return 0;
-}
-
-int init(const Common& common, const std::vector<std::string>& words, const std::string& out) {
-  if (words == std::vector<std::string>{"lora"}) {
-    const auto [text, needs] = start_adapter();
-    return write_start(text, fmt::format("{}", fmt::join(needs, " and ")), out);
-  }
-  auto registry = scan_plugins(common);
-  SchemaSource plugins = schemas_of(*registry);
-  plugins.explain = [&](const auto&, const auto&) { return not_built_yet(*registry); };
-  const ModelChoice choice = choose_model(plugins, words);
-  if (!choice.others.empty())
-    print_err("note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n", choice.preset,
-              fmt::join(choice.others, " and "), choice.plugin);
-  const auto [text, needs] = start_config(*plugins.find(ENG_MODEL_KIND, choice.plugin), choice);
-  return write_start(text, fmt::format("[data] {}", fmt::join(needs, " and ")), out);
-}
 
 // The plugin's facts about this machine, under the device's line.
 std::string inspected(const eng_device& table, const Section& section) {
@@ -127,18 +104,6 @@ void add_config(CLI::App& app, Common& common) {
     put_out(schema_text(plugins, *rest));
   });
   add_config_convert(*command, common);
-
-  auto* start = app.add_subcommand("init", "write a configuration to start from");
-  auto words = std::make_shared<std::vector<std::string>>();
-  auto out = std::make_shared<std::string>();
-  start
-      ->add_option(
-          "model", *words,
-          "a preset, a model plugin or both, for example 7b, mamba, opt/125m, llama tiny; or lora, for an adapter")
-      ->required()
-      ->expected(1, 2);
-  start->add_option("-o", *out, "file to write; stdout by default");
-  start->callback([&common, words, out] { common.exit = init(common, *words, *out); });
 }
 
 void add_doctor(CLI::App& app, Common& common) {

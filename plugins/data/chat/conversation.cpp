@@ -73,6 +73,18 @@ class RowReader {
     const auto found = row.find(name);
     return found == row.end() || found->is_null() ? nullptr : &*found;
   }
+  // The field of [data] field: one of the row, or with dots one inside of others, "data.messages".
+  const Row* chosen(const Row& row) const {
+    if (const Row* const whole = filled(row, field_)) return whole;
+    const Row* at = &row;
+    for (std::size_t from = 0, dot = 0; dot != std::string::npos; from = dot + 1) {
+      dot = field_.find('.', from);
+      if (!at->is_object()) return nullptr;
+      at = filled(*at, field_.substr(from, dot == std::string::npos ? dot : dot - from));
+      if (at == nullptr) return nullptr;
+    }
+    return at;
+  }
   // JSON in a text; discarded if it is none.
   Row inner_json(const Row& text) const {
     check_json_depth(text.get_ref<const std::string&>(), where_, deepest);
@@ -91,7 +103,7 @@ class RowReader {
   // A list of messages as OpenAI writes them, whatever the form of the row.
   Row messages_of(const Row& row) {
     for (const std::string& name : {field_, std::string("messages"), std::string("conversations")})
-      if (const Row* const found = filled(row, name)) {
+      if (const Row* const found = name == field_ ? chosen(row) : filled(row, name)) {
         if (!found->is_string()) return list_in(*found, name);
         // A column of a table may hold the list as a text.
         const Row inner = inner_json(*found);

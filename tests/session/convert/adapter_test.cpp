@@ -70,6 +70,11 @@ bf16: true
     CHECK_THAT(refusal(axolotl + keys_of, "", "a.yml"), Contains(said));
   };
   told("lora\nlora_target_linear: true\n", "`lora_r` and `lora_alpha` must both be given");
+  // It passes an empty list of targets to PEFT, which refuses it.
+  told("lora\nlora_r: 8\nlora_alpha: 16\n", "neither lora_target_modules nor lora_target_linear is given");
+  told("lora\n" + sizes + "lora_target_modules:\n  - lm_head\n", "means the maps of the layers alone");
+  CHECK(adapter_of(converted(axolotl + "lora\n" + sizes + "lora_target_modules:\n  - q_proj\n", "", "a.yml"))
+            .at("targets") == Value(Texts{"all-linear"}));
   told("qlora\n" + sizes, "needs load_in_4bit: true");
   told("lora\nload_in_8bit: true\n" + sizes, "the 8 bits of LLM.int8() are not here");
   told("lora\npeft_use_dora: true\n" + sizes, "adapters have no such setting here");
@@ -93,6 +98,7 @@ TEST_CASE("convert: LoRA and QLoRA of LLaMA-Factory") {
   const auto some = adapter_of(from("finetuning_type: lora\nlora_rank: 4\nlora_target: q_proj, v_proj\n"));
   CHECK(some.at("targets") == Value(Texts{"*.q_proj", "*.v_proj"}));
   CHECK(some.at("alpha") == Value(8.0));
+  CHECK(adapter_of(from("lora_rank: 4\nlora_alpha: 0\n")).at("alpha") == Value(8.0));  // 0 is "not given" there
   const auto frozen = [&](const std::string& keys) {
     return adapter_config(from("finetuning_type: lora\nbf16: true\n" + keys)).section("precision").string("frozen");
   };

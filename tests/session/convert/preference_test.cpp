@@ -46,6 +46,9 @@ TEST_CASE("convert: preferences of axolotl") {
   CHECK(preference_config(odds).section("loss").string("kind") == "orpo");
   CHECK(preference_config(odds).section("loss").number("beta") == 0.3);
   CHECK_FALSE(preference_config(odds).section("reference").has("from"));
+  CHECK(preference_config(converted(text + "rl: orpo\nrl_beta: 0.4\norpo_alpha: 0.3\n", "", "a.yml"))
+            .section("loss")
+            .number("beta") == 0.4);
   CHECK_THAT(notes_of(odds), Contains("as in the paper"));
   CHECK(preference_config(converted(text + "rl: simpo\ncpo_alpha: 0.0\nsimpo_gamma: 0.7\n", "", "a.yml"))
             .section("loss")
@@ -55,6 +58,7 @@ TEST_CASE("convert: preferences of axolotl") {
     CHECK_THAT(refusal(text + keys, "", "a.yml"), Contains(said));
   };
   told("rl: simpo\n", "it has a term that is not here");
+  told("rl: simpo\ncpo_alpha: 0.0\n", "`simpo_gamma` must be given");
   told("rl: grpo\n", "another kind of training");
   const Converted alone = converted(text + "rl: kto\nkto_desirable_weight: 0.5\n", "", "a.yml");
   CHECK(preference_config(alone).section("loss").string("kind") == "kto");

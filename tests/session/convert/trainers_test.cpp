@@ -132,11 +132,8 @@ train_on_prompt: false
   CHECK(config.section("optimizer").number("weight_decay") == 0);
   CHECK(config.section("train").integer("sequence_length") == 512);
   CHECK(config.section("schedule").integer("warmup_steps") == 10);
-  CHECK_THAT(notes_of(made),
-             Contains("`stage` = \"sft\", `train_on_prompt` = false: the loss is taken on the whole text "
-                      "here, prompts as well") ||
-                 Contains("`train_on_prompt` = false, `stage` = \"sft\"") ||
-                 (Contains("`stage` = \"sft\"") && Contains("prompts as well")));
+  CHECK_THAT(notes_of(made), Contains("`stage`: answers are trained") && !Contains("prompts as well"));
+  CHECK_THAT(made.text, Contains("# plugin = \"chat\"") && Contains("# too_long = \"cut\""));
   CHECK_THAT(notes_of(made), Contains("`dataset` = \"alpaca_zh, identity\"") && Contains("`template` = \"llama3\""));
   CHECK_THAT(made.text, Contains("# validation = 0.1"));  // waits for the data
   const auto told = [](const std::string& keys) {
@@ -148,6 +145,64 @@ train_on_prompt: false
     CHECK_THAT(told("finetuning_type: full\nstage: " + std::string(stage) + "\n"), Contains("does not exist here yet"));
   CHECK_THAT(told("stage: pt\nfinetuning_type: full\nquantization_bit: 4\n"), Contains("does not exist here yet"));
   CHECK_THAT(told("stage: pt\nfinetuning_type: full\nuse_galore: true\n"), Contains("--ignore use_galore"));
+}
+
+TEST_CASE("convert: conversations of LLaMA-Factory and axolotl") {
+  const auto factory = [](const std::string& keys) {
+    return converted("model_name_or_path: x/llama-3.2-1b\nfinetuning_type: full\nmax_steps: 9\n" + keys, "", "lf.yaml");
+  };
+  // Its stage is sft by default, the loss that of the answers.
+  CHECK_THAT(factory("").text, Contains("# plugin = \"chat\"") && !Contains("train_on"));
+  CHECK_THAT(factory("train_on_prompt: true\n").text, Contains("# train_on = \"all\""));
+  CHECK_THAT(factory("stage: sft\nmask_history: true\nneat_packing: true\n").text,
+             Contains("# train_on = \"last\"") && Contains("# pack = true"));
+  CHECK_THAT(factory("stage: pt\n").text, !Contains("chat"));
+  // It holds nothing out and recomputes activations by default.
+  CHECK_THAT(factory("").text, Contains("# validation = 0.0") && Contains("policy = \"full\""));
+  CHECK_THAT(factory("val_size: 0.1\ndisable_gradient_checkpointing: true\n").text,
+             Contains("# validation = 0.1") && Contains("policy = \"none\""));
+  CHECK_THAT(notes_of(factory("")), Contains("`bf16` is not given: LLaMA-Factory then computes in the 16 bits"));
+  CHECK_THAT(notes_of(factory("fp16: true\n")), !Contains("is not given: LLaMA-Factory"));
+
+  const auto axolotl = [](const std::string& keys) {
+    return converted("base_model: x/llama-3.2-1b\nsequence_len: 64\nmax_steps: 9\nlearning_rate: 1e-5\n" + keys, "",
+                     "a.yml");
+  };
+  const std::string rows = "datasets:\n  - path: chats.jsonl\n    type: chat_template\n    split: train\n";
+  const Section data =
+      built_config(axolotl(rows + "    field_messages: turns\n").text, {"data.tokenizer=bytes"}).section("data");
+  CHECK(data.string("plugin") == "chat");
+  CHECK(data.as<std::vector<std::string>>("paths") == std::vector<std::string>{"chats.jsonl"});
+  CHECK(data.string("field") == "turns");
+  CHECK(data.string("too_long") == "skip");
+  CHECK(data.number("validation") == 0);
+  CHECK_THAT(axolotl(rows + "excess_length_strategy: truncate\ntrain_on_inputs: true\n").text,
+             Contains("too_long = \"cut\"") && Contains("train_on = \"all\""));
+  CHECK_THAT(axolotl(rows + "excess_length_strategy: raise\n").text, Contains("too_long = \"stop\""));
+  CHECK_THAT(notes_of(axolotl(rows + "    roles_to_train: [user]\n")),
+             Contains("datasets.0.roles_to_train: no such setting of a dataset here; not converted"));
+  // A prompt of alpaca's own words is another text than that of the model's template.
+  const Converted alpaca = axolotl("datasets:\n  - path: rows.jsonl\n    type: alpaca\n");
+  CHECK_THAT(notes_of(alpaca), Contains("in the words of the model's chat template"));
+  CHECK_THAT(alpaca.text, !Contains("\"chat\""));
+}
+
+TEST_CASE("convert: what axolotl asks for, and how it counts a warm-up") {
+  const auto from = [](const std::string& keys) {
+    return converted("base_model: x/llama-3.2-1b\nsequence_len: 64\n" + keys, "", "a.yml");
+  };
+  const auto warm = [&](const std::string& keys) {
+    return built_config(from("learning_rate: 1e-5\n" + keys).text).section("schedule").integer("warmup_steps");
+  };
+  CHECK(warm("max_steps: 1000\n") == 30);
+  CHECK(warm("max_steps: 10000\n") == 100);
+  CHECK(warm("max_steps: 50\n") == 2);  // 1.5, down to 1, of which it makes 2
+  CHECK(warm("max_steps: 55\nwarmup_ratio: 0.1\n") == 5);
+  CHECK(warm("max_steps: 55\nwarmup_steps: 1\n") == 2);
+  CHECK(warm("max_steps: 55\nwarmup_steps: 3\n") == 3);
+  const Converted open = from("max_steps: 9\n");
+  CHECK_THAT(open.text, Contains("# learning_rate = 2e-5"));
+  CHECK_THAT(notes_of(open), Contains("`learning_rate` is not given, and axolotl has no default of it"));
 }
 
 TEST_CASE("convert: TRL") {
@@ -173,7 +228,10 @@ packing: true
                                     "trl sft", "trl.yaml");
   CHECK(taken_config(named).section("train").integer("sequence_length") == 256);
   CHECK(taken_config(named).section("optimizer").number("learning_rate") == 1e-4);
-  CHECK_THAT(notes_of(named), Contains("`assistant_only_loss` = true: the loss is taken on the whole text here"));
+  CHECK_THAT(
+      notes_of(named),
+      Contains("`assistant_only_loss` = true: the loss is taken on the whole text here, prompts as well, but with "
+               "data.plugin = \"chat\""));
   CHECK_NOTHROW(converted("use_peft: false\nlora_r: 16\nmax_steps: 3\n", "trl sft", "trl.yaml"));
   CHECK_THAT(refusal("loss_type: dft\nmax_steps: 3\n", "trl sft", "trl.yaml"), Contains("--ignore loss_type"));
 }
