@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.attention/1, its gradient, and attention of a running sequence.
+// eng.attention/1 and eng.attention_window/1, their gradients, and attention of a running sequence.
+#include <cmath>
+
+#include "engine/ops_attention.h"
 #include "op.hpp"
 #include "ops.hpp"
 
@@ -19,17 +22,38 @@ std::string attention(const Call& c, Descs& out) {
   return "";
 }
 
-// Causal: half of the T x T square, two products of D each. Documents make it less, but shapes don't tell.
+std::string windowed_attention(const Call& c, Descs& out) {
+  if (c.i("window") < 0) return "window must be at least 0";
+  if (!(c.f("softcap") >= 0 && std::isfinite(c.f("softcap")))) return "softcap must be at least 0, and finite";
+  return attention(c, out);
+}
+
+// Twice the mean number of keys that a query of x (B, T, ...) sees. Documents make it less, but shapes don't tell.
+double keys_twice(const Call& c, const eng_desc& x) {
+  const double t = static_cast<double>(x.dims[1]), window = static_cast<double>(c.i("window"));
+  if (window <= 0 || window >= t) return t + 1;  // causal: half of the T x T square
+  return (window * (window + 1) + 2 * (t - window) * window) / t;
+}
+
+// Two products of D each for a query and a key.
 double attention_work(const Call& c) {
-  return 2.0 * static_cast<double>(count(c.in(0))) * static_cast<double>(c.in(0).dims[1] + 1);
+  return 2.0 * static_cast<double>(count(c.in(0))) * keys_twice(c, c.in(0));
+}
+
+void backward_by(Gradient& g, const char* op) {
+  Ids in = {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)};
+  if (g.in(3)) in.push_back(g.in(3));
+  const Ids d = g.emit(3, op, in, g.attrs());
+  for (uint32_t k = 0; k < 3; ++k)
+    if (g.wants(k)) g.give(k, d[k]);
 }
 
 void attention_backward(Gradient& g) {
-  Ids in = {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)};
-  if (g.in(3)) in.push_back(g.in(3));
-  const Ids d = g.emit(3, ENG_OP_ATTENTION_GRAD, in, g.attrs());
-  for (uint32_t k = 0; k < 3; ++k)
-    if (g.wants(k)) g.give(k, d[k]);
+  backward_by(g, ENG_OP_ATTENTION_GRAD);
+}
+
+void windowed_backward(Gradient& g) {
+  backward_by(g, ENG_OP_ATTENTION_WINDOW_GRAD);
 }
 
 std::string attention_grad(const Call& c, Descs& out) {
@@ -39,16 +63,24 @@ std::string attention_grad(const Call& c, Descs& out) {
 
 // Computes the scores again, then four products of the same size.
 double attention_grad_work(const Call& c) {
-  return 5.0 * static_cast<double>(count(c.in(1))) * static_cast<double>(c.in(1).dims[1] + 1);
+  return 5.0 * static_cast<double>(count(c.in(1))) * keys_twice(c, c.in(1));
 }
 
 // Two states cache the keys and values of all positions so far; the op adds those of the next positions.
-void attention_next(Stepping& s) {
-  one_document(s, ENG_OP_ATTENTION, 3);
+void next_by(Stepping& s, const char* op, const char* step) {
+  one_document(s, op, 3);
   eng_desc cache = s.desc(s.in(1));
   cache.dims[1] = s.length();
   const eng_id k = s.state(cache), v = s.state(cache);
-  s.give(0, s.emit(ENG_OP_ATTENTION_STEP, {s.in(0), s.in(1), s.in(2), k, v, s.counters()}, s.attrs()));
+  s.give(0, s.emit(step, {s.in(0), s.in(1), s.in(2), k, v, s.counters()}, s.attrs()));
+}
+
+void attention_next(Stepping& s) {
+  next_by(s, ENG_OP_ATTENTION, ENG_OP_ATTENTION_STEP);
+}
+
+void windowed_next(Stepping& s) {
+  next_by(s, ENG_OP_ATTENTION_WINDOW, ENG_OP_ATTENTION_WINDOW_STEP);
 }
 
 std::string attention_step(const Call& c, Descs& out) {
@@ -86,6 +118,27 @@ Family attention_ops() {
        .flops = flops<attention_grad_work>},
       {.struct_size = sizeof(eng_op),
        .id = ENG_OP_ATTENTION_STEP,
+       .min_in = 6,
+       .max_in = 6,
+       .infer = infer<attention_step>,
+       .in_place = attention_step_places,
+       .n_in_place = 2},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_ATTENTION_WINDOW,
+       .min_in = 3,
+       .max_in = 4,
+       .infer = infer<windowed_attention>,
+       .flops = flops<attention_work>,
+       .grad = grad<windowed_backward>,
+       .step = step<windowed_next>},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_ATTENTION_WINDOW_GRAD,
+       .min_in = 6,
+       .max_in = 7,
+       .infer = infer<attention_grad>,
+       .flops = flops<attention_grad_work>},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_ATTENTION_WINDOW_STEP,
        .min_in = 6,
        .max_in = 6,
        .infer = infer<attention_step>,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.cross_entropy/1, whose gradient computes the loss too; eng.label_logprob/1; the gradient of other terms of the
-// loss.
+// eng.cross_entropy/1, whose gradient computes the loss too; the same of capped logits; eng.label_logprob/1; the
+// gradient of other terms of the loss.
+#include <cmath>
 #include <cstdio>
 
+#include "engine/ops_softcap.h"
 #include "op.hpp"
 #include "ops.hpp"
 
@@ -43,24 +45,45 @@ double cross_entropy_work(const Call& c) {
   return 2.0 * static_cast<double>(count(c.in(0))) * static_cast<double>(c.in(1).dims[0]);
 }
 
-void cross_entropy_backward(Gradient& g) {
+void loss_backward(Gradient& g, const std::string& op, const char* gradient, Attrs attrs) {
   const bool dw = g.wants(1);
   const double weight = g.weight(0), z = g.weight(1), meant = g.f("z_loss");
   if (meant != z)
-    throw Refused{ENG_INVALID, std::string(ENG_OP_CROSS_ENTROPY ": its second output must be a term of the loss of "
-                                                                "weight z_loss = ") +
+    throw Refused{ENG_INVALID, op + ": its second output must be a term of the loss of weight z_loss = " +
                                    text_of(meant) + ", not " + text_of(z)};
-  Attrs attrs;
   if (!dw) attrs.push_back({"no_dw", 1, 0});
   if (weight != 1) attrs.push_back({"weight", 0, weight});
   if (z != 0) attrs.push_back({"z_loss", 0, z});
   Ids in = {g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0};
   if (g.in(3)) in.push_back(g.in(3));
-  const Ids d = g.emit(2 + dw + (z != 0), ENG_OP_CROSS_ENTROPY_GRAD, in, attrs);
+  const Ids d = g.emit(2 + dw + (z != 0), gradient, in, attrs);
   g.replaces(0, d[0]);
   if (z != 0) g.replaces(1, d.back());
   if (g.wants(0)) g.give(0, d[1]);
   if (dw) g.give(1, d[2]);
+}
+
+void cross_entropy_backward(Gradient& g) {
+  loss_backward(g, ENG_OP_CROSS_ENTROPY, ENG_OP_CROSS_ENTROPY_GRAD, {});
+}
+
+void capped_backward(Gradient& g) {
+  loss_backward(g, ENG_OP_CAPPED_CROSS_ENTROPY, ENG_OP_CAPPED_CROSS_ENTROPY_GRAD, {{"softcap", 0, g.f("softcap")}});
+}
+
+std::string wrong_softcap(const Call& c) {
+  return c.f("softcap") > 0 && std::isfinite(c.f("softcap")) ? "" : "softcap must be above 0, and finite";
+}
+
+std::string capped_cross_entropy(const Call& c, Descs& out) {
+  if (std::string wrong = wrong_softcap(c); !wrong.empty()) return wrong;
+  return cross_entropy(c, out);
+}
+
+std::string softcap(const Call& c, Descs& out) {
+  out.push_back(c.in(0));
+  if (c.in(0).dtype != ENG_F32 && c.in(0).dtype != ENG_F64) return "x must be f32 or f64";
+  return wrong_softcap(c);
 }
 
 std::string cross_entropy_grad(const Call& c, Descs& out) {
@@ -78,11 +101,18 @@ double cross_entropy_grad_work(const Call& c) {
 }
 
 // Logits, which the host reads, are as wide as losses.
-void cross_entropy_next(Stepping& s) {
-  eng_id logits = s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)});
+eng_id logits_of(Stepping& s) {
+  const eng_id logits = s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)});
   const int32_t dtype = s.desc(s.in(0)).dtype;
-  if (dtype != wide(dtype)) logits = s.emit(ENG_OP_CAST, {logits}, {{"dtype", wide(dtype), 0}});
-  s.give(0, logits);
+  return dtype == wide(dtype) ? logits : s.emit(ENG_OP_CAST, {logits}, {{"dtype", wide(dtype), 0}});
+}
+
+void cross_entropy_next(Stepping& s) {
+  s.give(0, logits_of(s));
+}
+
+void capped_next(Stepping& s) {
+  s.give(0, s.emit(ENG_OP_SOFTCAP, {logits_of(s)}, {{"softcap", 0, s.f("softcap")}}));
 }
 
 eng_desc logprobs(const Call& c) {
@@ -122,6 +152,7 @@ std::string loss_seed(const Call& c, Descs& out) {
 
 const eng_in_place cross_entropy_grad_places[] = {must_take(2, 4)};
 const eng_in_place label_logprob_grad_places[] = {must_take(1, 4)};
+const eng_in_place softcap_places[] = {may_take(0, 0)};
 const eng_index cross_entropy_labels[] = {{.ids = 2, .table = 1, .flags = ENG_INDEX_TOKENS | ENG_INDEX_LABELS}};
 
 }  // namespace
@@ -148,6 +179,33 @@ Family loss_ops() {
        .in_place = cross_entropy_grad_places,
        .n_in_place = 1,
        .sums = 1U << 2},
+      {.struct_size = sizeof(eng_op),
+       .flags = ENG_OP_FUSED_GRAD,
+       .id = ENG_OP_CAPPED_CROSS_ENTROPY,
+       .min_in = 3,
+       .max_in = 4,
+       .infer = infer<capped_cross_entropy>,
+       .flops = flops<cross_entropy_work>,
+       .grad = grad<capped_backward>,
+       .step = step<capped_next>,
+       .indexes = cross_entropy_labels,
+       .n_indexes = 1},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_CAPPED_CROSS_ENTROPY_GRAD,
+       .min_in = 4,
+       .max_in = 6,
+       .infer = infer<cross_entropy_grad>,
+       .flops = flops<cross_entropy_grad_work>,
+       .in_place = cross_entropy_grad_places,
+       .n_in_place = 1,
+       .sums = 1U << 2},
+      {.struct_size = sizeof(eng_op),
+       .id = ENG_OP_SOFTCAP,
+       .min_in = 1,
+       .max_in = 1,
+       .infer = infer<softcap>,
+       .in_place = softcap_places,
+       .n_in_place = 1},
       {.struct_size = sizeof(eng_op),
        .id = ENG_OP_LABEL_LOGPROB,
        .min_in = 3,

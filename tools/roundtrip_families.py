@@ -20,7 +20,8 @@ from transformers import AutoModelForCausalLM, logging
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ENGINE = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "tools" / "engine"
-CASES = sys.argv[2:] or ("qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "mistral", "ministral", "internlm3")
+CASES = sys.argv[2:] or ("qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "mistral", "ministral", "internlm3",
+                         "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3")
 CONFIG = """[model]
 from = "{source}"
 [data]

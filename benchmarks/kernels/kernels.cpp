@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "engine/ops_attention.h"
 #include "engine/packed.h"
 #include "tests/kernels/fast_device.hpp"
 
@@ -164,6 +165,15 @@ int main(int argc, char** argv) {
         bench.row((name + " forward").c_str(), flops, ENG_OP_ATTENTION, {q, k, v}, {o, lse}, attrs);
         bench.row((name + " backward").c_str(), 2.5 * flops, ENG_OP_ATTENTION_GRAD, {grad, q, k, v, o, lse},
                   {dq, dk, dv}, attrs);
+        for (const int64_t window : {tokens / 4, int64_t{64}}) {
+          std::vector<eng_attr> within = attrs;
+          within.push_back({"window", window, 0});
+          const double less = flops * double(window) * (2.0 - double(window) / double(tokens)) / double(tokens);
+          const std::string of = " window " + std::to_string(window);
+          bench.row((name + of + " forward").c_str(), less, ENG_OP_ATTENTION_WINDOW, {q, k, v}, {o, lse}, within);
+          bench.row((name + of + " backward").c_str(), 2.5 * less, ENG_OP_ATTENTION_WINDOW_GRAD,
+                    {grad, q, k, v, o, lse}, {dq, dk, dv}, within);
+        }
         for (const int64_t mean : {tokens / 4, int64_t{8}, int64_t{1}}) {
           const Packed packed(batch, tokens, mean);
           const double less = flops * packed.squares / (double(batch) * double(tokens) * double(tokens));

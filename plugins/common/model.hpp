@@ -52,6 +52,15 @@ class Reader {
     }
     return out;
   }
+  std::vector<std::string> texts(const char* key) const {
+    std::vector<std::string> out(get<uint32_t>(options_->get_count, key));
+    for (uint32_t i = 0; i < out.size(); ++i) {
+      const char* text = nullptr;
+      if (eng_status s = options_->get_string_at(options_, key, i, &text, error_)) throw Failure{s, ""};
+      out[i] = text;
+    }
+    return out;
+  }
   int64_t integer_or(const char* key, int64_t fallback) const { return given(key) ? integer(key) : fallback; }
   double real_or(const char* key, double fallback) const { return given(key) ? real(key) : fallback; }
   int64_t at_least_one(const char* key, int64_t value) const {

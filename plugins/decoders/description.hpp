@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../common/decoder/options.hpp"
+#include "windowed.hpp"
 #include "engine/model.h"
 #include "engine/plugin.h"
 
@@ -12,7 +13,7 @@ id = 'eng.decoders'
 name = 'decoders'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Qwen3, OLMo 2, Phi-3, SmolLM3, Granite, GPT-NeoX, MiniCPM and InternLM2 language models'
+summary = 'Qwen3, OLMo 2, Phi-3, SmolLM3, Granite, GPT-NeoX, MiniCPM, InternLM2, Mistral, Ministral and Gemma language models'
 
 [[provides]]
 kind = ')" ENG_MODEL_DRAFT R"('
@@ -104,6 +105,7 @@ summary = 'Phi-3 and Phi-4: as llama; its files have q, k and v in one matrix, a
   DECODER_INIT("o_proj and down_proj")
   DECODER_TIED(false)
   "resid_pdrop = { type = 'float', default = 0.0, min = 0.0, max = 0.999, help = 'share of elements dropped after attention and after down_proj, in training', adjustable = true, resume = 'note' }\n"
+  DECODER_WINDOW("", "; absent: all before it")
   "partial_rotary_factor = { type = 'float', default = 1.0, above = 0.0, max = 1.0, help = 'part of each head that is turned', json = ['partial_rotary_factor', 'rope_parameters.partial_rotary_factor', 'rope_scaling.partial_rotary_factor'] }\n"
   "original_max_position_embeddings = { type = 'int', default = 4096, min = 1, max = 1073741824, help = 'sequence length before scaling, for longrope', json = ['original_max_position_embeddings', 'rope_parameters.original_max_position_embeddings', 'rope_scaling.original_max_position_embeddings'], adjustable = true }\n"
   DECODER_ROPE_OPTIONS_OF(10000.0, "'rope_theta'", "'default', 'longrope', 'su'", "") R"(
@@ -321,5 +323,32 @@ attention_dropout = 0.0
 'internlm2-1.8b' = { vocab_size = 92544, hidden_size = 2048, intermediate_size = 8192, num_hidden_layers = 24, num_attention_heads = 16, num_key_value_heads = 8, max_position_embeddings = 32768, rms_norm_eps = 1e-5, bias = false, rope_theta = 1000000.0 }
 # 7,737,708,544 parameters
 'internlm2-7b' = { vocab_size = 92544, hidden_size = 4096, intermediate_size = 14336, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8, max_position_embeddings = 32768, rms_norm_eps = 1e-5, bias = false, rope_theta = 1000000.0 }
+
+)" DECODERS_MISTRAL("mistral", "Mistral", "as llama, with a window of attention", "") R"(
+# over bytes, for a first run
+'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, num_key_value_heads = 4, max_position_embeddings = 2048, sliding_window = 64 }
+# 7,241,732,096 parameters
+'mistral-7b' = { vocab_size = 32000, hidden_size = 4096, intermediate_size = 14336, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8, max_position_embeddings = 32768, rms_norm_eps = 1e-5, sliding_window = 4096 }
+)" DECODERS_MISTRAL("ministral", "Ministral", "as llama, with a window of attention in some layers", DECODER_LAYER_TYPES("all have it")) R"(
+# over bytes, for a first run
+'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, num_key_value_heads = 4, max_position_embeddings = 2048, sliding_window = 64 }
+# 8,019,808,256 parameters
+'ministral-8b' = { vocab_size = 131072, hidden_size = 4096, intermediate_size = 12288, num_hidden_layers = 36, num_attention_heads = 32, num_key_value_heads = 8, head_dim = 128, max_position_embeddings = 32768, rms_norm_eps = 1e-5, rope_theta = 100000000.0, sliding_window = 32768 }
+)" DECODERS_GEMMA("gemma2", "gemma2", "'Gemma2ForCausalLM', 'Gemma2Model'", "Gemma 2: four norms in a layer, scaled embeddings, capped scores and logits, a window in every other layer", 256000, 8192, DECODERS_GEMMA2_OPTIONS, DECODERS_GEMMA2_FIXED, "") R"(
+# over bytes, for a first run
+'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 6, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32, query_pre_attn_scalar = 32, max_position_embeddings = 2048, sliding_window = 64, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
+# 2,614,341,888 parameters
+'gemma-2-2b' = { vocab_size = 256000, hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26, num_attention_heads = 8, num_key_value_heads = 4, max_position_embeddings = 8192, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
+# 9,241,705,984 parameters
+'gemma-2-9b' = { vocab_size = 256000, hidden_size = 3584, intermediate_size = 14336, num_hidden_layers = 42, num_attention_heads = 16, num_key_value_heads = 8, max_position_embeddings = 8192, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
+# 27,227,128,320 parameters
+'gemma-2-27b' = { vocab_size = 256000, hidden_size = 4608, intermediate_size = 36864, num_hidden_layers = 46, num_attention_heads = 32, num_key_value_heads = 16, head_dim = 128, query_pre_attn_scalar = 144, max_position_embeddings = 8192, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
+)" DECODERS_GEMMA("gemma3", "gemma3_text", "'Gemma3ForCausalLM', 'Gemma3TextModel'", "Gemma 3, text: four norms in a layer, scaled embeddings, norms of queries and keys, a window in five of six layers", 262208, 131072, DECODERS_GEMMA3_OPTIONS, DECODERS_GEMMA3_FIXED, "use_bidirectional_attention = false\n") R"(
+# over bytes, for a first run
+'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 6, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32, query_pre_attn_scalar = 32, max_position_embeddings = 2048, sliding_window = 64 }
+# 268,098,176 parameters
+'gemma-3-270m' = { vocab_size = 262144, hidden_size = 640, intermediate_size = 2048, num_hidden_layers = 18, num_attention_heads = 4, num_key_value_heads = 1, max_position_embeddings = 32768, sliding_window = 512 }
+# 999,885,952 parameters
+'gemma-3-1b' = { vocab_size = 262144, hidden_size = 1152, intermediate_size = 6912, num_hidden_layers = 26, num_attention_heads = 4, num_key_value_heads = 1, max_position_embeddings = 32768, sliding_window = 512 }
 )")
 // clang-format on

@@ -14,6 +14,10 @@ decoder::Config read_granite(const model::Reader& in);
 decoder::Config read_gpt_neox(const model::Reader& in);
 decoder::Config read_minicpm(const model::Reader& in);
 decoder::Config read_internlm2(const model::Reader& in);
+decoder::Config read_mistral(const model::Reader& in);
+decoder::Config read_ministral(const model::Reader& in);
+decoder::Config read_gemma2(const model::Reader& in);
+decoder::Config read_gemma3(const model::Reader& in);
 
 struct Qwen3 : decoder::Model {
   static constexpr const char* name = "qwen3";
@@ -53,6 +57,26 @@ struct MiniCpm : decoder::Model {
 struct InternLm2 : decoder::Model {
   static constexpr const char* name = "internlm2";
   InternLm2(const eng_options* options, eng_error* error) : Model(read_internlm2({options, error})) {}
+};
+
+struct Mistral : decoder::Model {
+  static constexpr const char* name = "mistral";
+  Mistral(const eng_options* options, eng_error* error) : Model(read_mistral({options, error})) {}
+};
+
+struct Ministral : decoder::Model {
+  static constexpr const char* name = "ministral";
+  Ministral(const eng_options* options, eng_error* error) : Model(read_ministral({options, error})) {}
+};
+
+struct Gemma2 : decoder::Model {
+  static constexpr const char* name = "gemma2";
+  Gemma2(const eng_options* options, eng_error* error) : Model(read_gemma2({options, error})) {}
+};
+
+struct Gemma3 : decoder::Model {
+  static constexpr const char* name = "gemma3";
+  Gemma3(const eng_options* options, eng_error* error) : Model(read_gemma3({options, error})) {}
 };
 
 }  // namespace decoders

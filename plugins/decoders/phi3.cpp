@@ -7,6 +7,7 @@ namespace decoders {
 decoder::Config read_phi3(const model::Reader& in) {
   decoder::Config c = decoder::read_relative(in, in.real("partial_rotary_factor"));
   decoder::name_maps(c, false, false, false);
+  decoder::read_window(in, c);
   c.dropout = in.real("resid_pdrop");
   // Its files give this length also where nothing is scaled.
   c.rope.original_positions = in.integer("original_max_position_embeddings");

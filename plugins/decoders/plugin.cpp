@@ -12,8 +12,9 @@ const char* describe() {
   return eng_description;
 }
 
-const eng_plugin plugin = common::plain_plugin(
-    describe, model::interface_of<Qwen3, Olmo2, Phi3, SmolLm3, Granite, GptNeoX, MiniCpm, InternLm2>);
+const eng_plugin plugin =
+    common::plain_plugin(describe, model::interface_of<Qwen3, Olmo2, Phi3, SmolLm3, Granite, GptNeoX, MiniCpm,
+                                                       InternLm2, Mistral, Ministral, Gemma2, Gemma3>);
 
 }  // namespace
 

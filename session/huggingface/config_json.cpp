@@ -96,13 +96,42 @@ const Twin* twin_of(const Json& json) {
   return found == twins().end() ? nullptr : &*found;
 }
 
+// The file with the defaults of its family where it says nothing.
+Json with_defaults(const Json& json) {
+  Json out = json;
+  const Json* type = at(json, "model_type");
+  const char* text = type ? family_defaults(type->text()) : nullptr;
+  const Json defaults = text ? Json::parse(text) : Json::object();
+  for (const auto& [key, value] : defaults.members())
+    if (!out.contains(key)) out[key] = value;
+  return out;
+}
+
+// True if a window of attention leaves out a token of a sequence that the model is made for.
+bool window_bites(const Json& json, const Twin& twin) {
+  const Json *given = at(json, "sliding_window"), *layers = at(json, "layer_types");
+  const auto full = [](const Json& layer) { return layer == Json("full_attention"); };
+  if (twin.windows_by_layer && layers && layers->is_array() &&
+      std::all_of(layers->list().begin(), layers->list().end(), full))
+    return false;
+  const Json* positions = at(json, "max_position_embeddings");
+  return given && positions && whole(*given).value_or(0) < whole(*positions).value_or(0);
+}
+
+// True if a plugin reads the twin's own family, and the user named it, or no other one computes what the file says.
+bool has_own_plugin(const Json& json, const Twin& twin, const std::string& given, const SchemaSource& plugins) {
+  for (const std::string& name : plugins.names(ENG_MODEL_KIND)) {
+    const auto& types = pretrained_of(*plugins.find(ENG_MODEL_KIND, name)).model_types;
+    if (std::count(types.begin(), types.end(), twin.model_type))
+      return given == name || (given.empty() && window_bites(json, twin));
+  }
+  return false;
+}
+
 // The file as one of the family that computes the same.
 Json as_twin(const Json& json, const Twin& twin) {
   Json out = json;
   out["model_type"] = twin.as;
-  const Json defaults = Json::parse(twin.defaults);
-  for (const auto& [key, value] : defaults.members())
-    if (!out.contains(key)) out[key] = value;
   const std::string mine = twin.architecture;
   const Json* named = at(json, "architectures");
   if (!named || !named->is_array()) return out;
@@ -171,8 +200,14 @@ struct ConfigReader {
                     key.values.empty() ? key.what : fmt::format("{}, which this model does not have", key.what)));
   }
 
-  // A window of attention that never bites: no query sees a key that is as many positions back. A plugin that ignores
-  // sliding_window has it switched on by another key.
+  bool reads(const char* path) const {
+    return std::any_of(plugin.options.begin(), plugin.options.end(), [&](const Option& option) {
+      return std::count(option.json.begin(), option.json.end(), path) > 0;
+    });
+  }
+
+  // A plugin without windows reads one that never bites: no query sees a key that is as many positions back. A plugin
+  // that ignores sliding_window has it switched on by another key.
   void window(int64_t positions) {
     const auto& ignore = pretrained_of(plugin).ignore;
     const bool never = std::count(ignore.begin(), ignore.end(), "sliding_window") > 0;
@@ -190,8 +225,8 @@ struct ConfigReader {
     if (width < positions)
       return problems.push_back(
           fmt::format("`sliding_window` is {}, below max_position_embeddings, {}: a token sees the last {} alone, "
-                      "which no model here "
-                      "does. Up to {} tokens it makes no difference: set max_position_embeddings to {} in config.json",
+                      "which this model does not. Up to {} tokens it makes no difference: set max_position_embeddings "
+                      "to {} in config.json",
                       width, positions, width, width, width));
     out.notes.push_back(
         fmt::format("{}: sliding_window = {} has no effect on sequences of up to {} tokens, and is not "
@@ -222,7 +257,8 @@ struct ConfigReader {
     if (const Option* positions = find_option(plugin.options, "max_position_embeddings")) {
       const auto set = out.settings.find(positions->key);
       const Value& value = set == out.settings.end() ? positions->fallback : set->second.value;
-      if (const auto* most = std::get_if<int64_t>(&value)) window(*most);
+      const auto* most = std::get_if<int64_t>(&value);
+      if (most && !reads("sliding_window")) window(*most);
       known.insert({"sliding_window", "layer_types"});
     }
     for (const NeutralKey& key : neutral_keys()) known.insert(key.path);
@@ -290,7 +326,9 @@ ModelSource model_of_config_json(const Json& document, const fs::path& file, con
   ModelSource out;
   out.file = file;
   const Twin* twin = twin_of(document);
-  const Json json = twin ? as_twin(document, *twin) : document;
+  Json json = with_defaults(document);
+  if (twin && has_own_plugin(json, *twin, given, plugins)) twin = nullptr;
+  if (twin) json = as_twin(json, *twin);
   const std::string name = find_plugin(json, file, given, plugins);
   const PluginSchema& plugin = *plugins.find(ENG_MODEL_KIND, name);
   out.settings["plugin"] = {name, file.string(), true};

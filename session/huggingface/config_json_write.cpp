@@ -60,6 +60,10 @@ Json write_config_json(const Section& model, const Schema& options, const Pretra
       place(all, path) = static_cast<int64_t>(product);
     }
   }
+  const char* defaults = family_defaults(pretrained.model_types.front());
+  const Json usual = defaults ? Json::parse(defaults) : Json::object();
+  for (const auto& [key, value] : usual.members())
+    if (!all.contains(key)) all[key] = Json();  // null: absent, it would be this value
   all["architectures"] =
       std::vector<std::string>{pretrained.architectures.empty() ? "" : pretrained.architectures.front()};
   all["model_type"] = pretrained.model_types.front();

@@ -135,14 +135,18 @@ const std::vector<Twin>& twins() {
   return all;
 }
 
+const char* family_defaults(const std::string& model_type) {
+  for (const Twin& twin : twins())
+    if (model_type == twin.model_type) return twin.defaults;
+  return model_type == "gemma2" ? R"({"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})" : nullptr;
+}
+
 const char* difference_of(const std::string& model_type) {
   static constexpr std::pair<const char*, const char*> families[] = {
       {"ministral3", "it is Mistral with queries that are scaled by their positions"},
       {"qwen2_moe", "it is Qwen2 with experts"},
       {"qwen3_moe", "it is Qwen3 with experts"},
       {"gemma", "it is LLaMA with scaled embeddings and other norms"},
-      {"gemma2", "it is LLaMA with scaled embeddings, other norms, and capped scores"},
-      {"gemma3_text", "it is LLaMA with scaled embeddings, other norms, and windows of attention"},
       {"mixtral", "it is LLaMA with experts"},
       {"granitemoe", "it is Granite with experts"},
       {"olmo", "it is LLaMA with other norms"},

@@ -24,7 +24,8 @@ struct NeutralKey {
 };
 const std::vector<NeutralKey>& neutral_keys();
 
-// A family of transformers that computes what another one does.
+// A family of transformers that computes what another one does, but for a window of attention that leaves out a token:
+// files with one need a plugin of the family itself.
 struct Twin {
   const char* model_type;               // of its config.json
   const char* as;                       // the model_type that is read in its place
@@ -35,6 +36,9 @@ struct Twin {
   bool windows_by_layer;                // `layer_types` decides which layers have the window
 };
 const std::vector<Twin>& twins();
+// The values that transformers takes where a config.json of that family says nothing, of keys for which null means
+// something else: a JSON object; nullptr for other families.
+const char* family_defaults(const std::string& model_type);
 // Families that look like one of the engine's, and what is different; nullptr for others.
 const char* difference_of(const std::string& model_type);
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/tensor/dtype.hpp"
-#include "engine/ops.h"
+#include "engine/ops_attention.h"
 #include "session/planning/traffic.hpp"
 
 namespace eng {
@@ -85,6 +85,23 @@ double play(const Segment& segment, const std::vector<Cost>& costs, const Counte
   return *std::max_element(free.begin(), free.end());
 }
 
+// The layers by which windows of attention make the work of attention less: the sum over the blocks of the share of
+// keys that no query sees.
+double unseen_layers(const Model& model) {
+  const auto length = static_cast<double>(model.sequence_length);
+  double sum = 0;
+  for (size_t b = model.reference_blocks; b < model.blocks.size(); ++b) {
+    const Template& t = model.templates.at(model.blocks[b].tmpl);
+    for (size_t n = 0; n < t.forward; ++n) {
+      const Node& node = t.graph.nodes[n];
+      const auto window = static_cast<double>(node.attrs.i("window"));
+      if (node.op->id != std::string(ENG_OP_ATTENTION_WINDOW) || window <= 0 || window >= length) continue;
+      sum += 1 - window * (2 * length - window + 1) / (length * (length + 1));
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 const char* to_string(BoundBy bound) {
@@ -129,7 +146,8 @@ double seconds_at_peak(const Model& model, const Target& target) {
   const auto most = [](const auto& a, const auto& b) { return a.second < b.second; };
   if (!flops.empty())
     std::max_element(flops.begin(), flops.end(), most)->second +=
-        (model.reference_blocks ? 8.0 : 6.0) * model.info.layers * model.info.attention_width * model.sequence_length;
+        (model.reference_blocks ? 8.0 : 6.0) * (static_cast<double>(model.info.layers) - unseen_layers(model)) *
+        model.info.attention_width * model.sequence_length;
   double seconds = 0;
   for (const auto& [dtype, number] : flops) {
     if (!(peak(dtype) > 0)) return 0;

@@ -47,6 +47,10 @@ const std::map<std::string, const char*> models = {
     {"granite", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
     {"gpt_neox", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
     {"internlm2", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"mistral", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"ministral", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"gemma2", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 8\ninitializer_range = 0.2\n"},
+    {"gemma3", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 8\ninitializer_range = 0.2\n"},
 };
 std::string config_text(const std::string& model, const std::string& options, const std::string& device,
                         const std::string& format) {
@@ -206,7 +210,14 @@ TEST_CASE("families: logits one position at a time are those of the whole forwar
       {"granite",
        "embedding_multiplier = 3.0\nattention_multiplier = 0.4\nresidual_multiplier = 0.5\nlogits_scaling = 2.0"},
       {"gpt_neox", ""},
-      {"internlm2", "num_key_value_heads = 2"}};
+      {"internlm2", "num_key_value_heads = 2"},
+      {"mistral", "num_key_value_heads = 2\nsliding_window = 40"},
+      {"ministral",
+       "num_key_value_heads = 2\nsliding_window = 70\nlayer_types = ['sliding_attention', 'full_attention', "
+       "'sliding_attention']"},
+      {"gemma2",
+       "sliding_window = 9\nquery_pre_attn_scalar = 8\nattn_logit_softcapping = 2.0\nfinal_logit_softcapping = 3.0"},
+      {"gemma3", "sliding_window = 9\nsliding_window_pattern = 2\nquery_pre_attn_scalar = 8"}};
   for (const auto& [name, options] : families) {
     INFO(name);
     Sequence sequence(options, "cpu", name);

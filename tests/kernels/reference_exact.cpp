@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "engine/ops_attention.h"
+#include "engine/ops_softcap.h"
 #include "kernel_harness.hpp"
 #include "plugins/common/philox.hpp"
 
@@ -37,9 +39,15 @@ TEST_CASE("the reference device has a kernel for every op of the vocabulary") {
                          ENG_OP_RMS_NORM,
                          ENG_OP_ROPE,
                          ENG_OP_ATTENTION,
+                         ENG_OP_ATTENTION_WINDOW,
+                         ENG_OP_ATTENTION_WINDOW_GRAD,
+                         ENG_OP_ATTENTION_WINDOW_STEP,
                          ENG_OP_GATED,
                          ENG_OP_ADD,
                          ENG_OP_CROSS_ENTROPY,
+                         ENG_OP_CAPPED_CROSS_ENTROPY,
+                         ENG_OP_CAPPED_CROSS_ENTROPY_GRAD,
+                         ENG_OP_SOFTCAP,
                          ENG_OP_MATMUL,
                          ENG_OP_MATMUL_RELU_GRAD,
                          ENG_OP_SUM_ROWS,

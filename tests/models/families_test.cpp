@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "engine/ops_attention.h"
 #include "engine_run.hpp"
 #include "from.hpp"
 #include "model_host.hpp"
@@ -16,9 +17,10 @@ namespace {
 
 const fs::path directories = goldens.parent_path() / "hf_families";
 const std::pair<const char*, const char*> variants[] = {
-    {"qwen3", "plain"},     {"qwen3", "bias"},      {"olmo2", "plain"},   {"phi3", "plain"},    {"phi3", "partial"},
-    {"smollm3", "plain"},   {"smollm3", "listed"},  {"granite", "plain"}, {"minicpm", "plain"}, {"gpt_neox", "plain"},
-    {"gpt_neox", "serial"}, {"internlm2", "plain"}, {"internlm2", "bias"}};
+    {"qwen3", "plain"},     {"qwen3", "bias"},      {"olmo2", "plain"},    {"phi3", "plain"},    {"phi3", "partial"},
+    {"smollm3", "plain"},   {"smollm3", "listed"},  {"granite", "plain"},  {"minicpm", "plain"}, {"gpt_neox", "plain"},
+    {"gpt_neox", "serial"}, {"internlm2", "plain"}, {"internlm2", "bias"}, {"phi3", "window"},   {"mistral", "plain"},
+    {"ministral", "plain"}, {"gemma3", "plain"},    {"gemma3", "linear"},  {"gemma2", "plain"},  {"gemma2", "scores"}};
 
 const PluginFile& decoders_plugin() {
   static const PluginFile plugin("decoders");
@@ -77,7 +79,11 @@ TEST_CASE("families: presets have the parameter counts of the published models")
         {"pythia-2.8b", 2775208960},
         {"pythia-6.9b", 6857302016}}},
       {"minicpm", {{"minicpm-2b", 2724880896}}},
-      {"internlm2", {{"internlm2-1.8b", 1889110016}, {"internlm2-7b", 7737708544}}}};
+      {"internlm2", {{"internlm2-1.8b", 1889110016}, {"internlm2-7b", 7737708544}}},
+      {"mistral", {{"mistral-7b", 7241732096}}},
+      {"ministral", {{"ministral-8b", 8019808256}}},
+      {"gemma2", {{"gemma-2-2b", 2614341888}, {"gemma-2-9b", 9241705984}, {"gemma-2-27b", 27227128320}}},
+      {"gemma3", {{"gemma-3-270m", 268098176}, {"gemma-3-1b", 999885952}}}};
   for (const auto& [family, presets] : expected) {
     std::set<std::string> seen;
     for (const std::string& name : decoders_plugin().presets(family)) {
@@ -141,7 +147,23 @@ TEST_CASE("families: another constant is seen") {
       {"minicpm", "plain", "scale_emb", 6.1},
       {"minicpm", "plain", "scale_depth", 0.71},
       {"minicpm", "plain", "dim_model_base", 7},
-      {"internlm2", "plain", "rope_theta", 1e5}};
+      {"internlm2", "plain", "rope_theta", 1e5},
+      {"phi3", "window", "sliding_window", 6},
+      {"mistral", "plain", "sliding_window", 4},
+      {"ministral", "plain", "sliding_window", 4},
+      {"ministral", "plain", "layer_types", {"sliding_attention", "full_attention"}},
+      {"gemma3", "plain", "sliding_window", 6},
+      {"gemma3", "plain", "sliding_window_pattern", 3},
+      {"gemma3", "plain", "rope_theta", 9e4},
+      {"gemma3", "plain", "rope_local_base_freq", 90.0},
+      {"gemma3", "plain", "query_pre_attn_scalar", 8},
+      {"gemma3", "plain", "hidden_activation", "gelu"},
+      {"gemma3", "linear", "rope_factor", 3.0},
+      {"gemma2", "plain", "attn_logit_softcapping", 1.6},
+      {"gemma2", "plain", "final_logit_softcapping", 2.6},
+      {"gemma2", "plain", "sliding_window", 6},
+      {"gemma2", "scores", "final_logit_softcapping", 30.0},
+      {"gemma2", "scores", "layer_types", {"sliding_attention", "full_attention"}}};
   for (const auto& [family, variant, key, value] : faults) {
     Golden golden = read_golden(variant, family);
     golden.about["options"][key] = value;
@@ -150,14 +172,47 @@ TEST_CASE("families: another constant is seen") {
   }
 }
 
-TEST_CASE("families: what a norm of queries or keys does is seen") {
-  for (const char* family : {"qwen3", "olmo2"})
+TEST_CASE("families: what a norm does is seen") {
+  for (const char* family : {"qwen3", "olmo2", "gemma3"})
     for (const char* norm : {"q_norm", "k_norm"}) {
       Golden golden = read_golden("plain", family);
       for (double& w : golden.tensors.at("param.model.layers.1.self_attn." + std::string(norm) + ".weight").data) w = 1;
       INFO(family << " without the weights of " << norm);
       CHECK(error_of(golden) > limit);
     }
+  for (const char* norm : {"input", "post_attention", "pre_feedforward", "post_feedforward"}) {
+    Golden golden = read_golden("plain", "gemma3");
+    for (double& w : golden.tensors.at("param.model.layers.1." + std::string(norm) + "_layernorm.weight").data) w = 0;
+    INFO("without the weights of " << norm);
+    CHECK(error_of(golden) > limit);
+  }
+}
+
+TEST_CASE("families: a window that holds the whole sequence is none, a shorter one is less work") {
+  for (const char* family : {"phi3", "mistral", "gemma3"}) {
+    INFO(family);
+    Golden golden = read_golden(family == std::string("phi3") ? "window" : "plain", family);
+    const int64_t length = golden.at("tokens").dims[1];
+    // The number of calls of attention in a window, in a plan of a training step.
+    const auto calls = [&](int64_t window) {
+      golden.about["options"]["sliding_window"] = window;
+      const Run run(golden, devices[0]);
+      int64_t found = 0;
+      for (const eng::Call& call : run.setup.plan.calls) {
+        const bool grad = call.op->id == std::string(ENG_OP_ATTENTION_WINDOW_GRAD);
+        if (!grad && call.op->id != std::string(ENG_OP_ATTENTION_WINDOW)) continue;
+        ++found;
+        // Two products, or five, with each key that a query sees.
+        const int64_t seen = window * (window + 1) / 2 + (length - window) * window;
+        const auto width = static_cast<double>(eng::count(call.in[grad ? 1 : 0]) / length);
+        CHECK(call.flops == Approx((grad ? 10.0 : 4.0) * width * static_cast<double>(seen)));
+      }
+      return found;
+    };
+    CHECK(calls(length) == 0);
+    CHECK(calls(length - 1) >= 2);
+    CHECK(calls(1) >= 2);
+  }
 }
 
 TEST_CASE("families: options that fit no model are refused with the key and what to change") {
@@ -166,6 +221,11 @@ TEST_CASE("families: options that fit no model are refused with the key and what
   CHECK_THAT(refused_options("smollm3", {{"no_rope_layers", std::vector<double>{1, 0, 1, 2}}}),
              Catch::Contains("no_rope_layers holds 2; every number must be 0 or 1"));
   CHECK(refused_options("smollm3", {{"no_rope_layers", std::vector<double>{1, 0, 1, 0, 0}}}) == "accepted");
+  CHECK_THAT(refused_options("ministral", {{"layer_types", std::vector<std::string>{"full_attention"}}}),
+             Catch::Contains("layer_types has 1 entries, and there are 5 layers (num_hidden_layers)"));
+  CHECK_THAT(
+      refused_options("gemma3", {{"layer_types", std::vector<std::string>(6, "linear_attention")}}),
+      Catch::Contains("layer_types holds 'linear_attention'; every entry must be sliding_attention or full_attention"));
   CHECK_THAT(refused_options("gpt_neox", {{"rotary_pct", 0.1}}),
              Catch::Contains("a share of 0.1 of heads of 32 is 3 channels; rotary embedding needs an even number"));
   CHECK_THAT(
@@ -179,11 +239,14 @@ TEST_CASE("families: options that fit no model are refused with the key and what
 
 TEST_CASE("families: their directories give the losses of transformers", "[from]") {
   const auto losses = nlohmann::json::parse(std::ifstream(directories / "expected.json")).at("loss");
-  CHECK(losses.size() == 11);
-  const std::set<std::string> as_llama = {"mistral", "ministral", "internlm3"};
+  CHECK(losses.size() == 16);
+  const std::map<std::string, std::string> others = {{"mistral", "llama"},          {"ministral", "llama"},
+                                                     {"internlm3", "llama"},        {"phi3_window", "phi3"},
+                                                     {"mistral_window", "mistral"}, {"ministral_window", "ministral"}};
   for (const auto& [name, loss] : losses.items()) {
     INFO(name);
-    CHECK(config_from(directories / name).section("model").string("plugin") == (as_llama.count(name) ? "llama" : name));
+    const std::string plugin = others.count(name) ? others.at(name) : name;
+    CHECK(config_from(directories / name).section("model").string("plugin") == plugin);
     CHECK(loss_of(directories / name) == Approx(loss.get<double>()).epsilon(1e-5));
   }
 }
@@ -195,8 +258,7 @@ TEST_CASE("families: keys of config.json that change the mathematics are refused
       {"qwen3", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is not known here"},
       {"olmo2", "\"vocab_size\"", "\"clip_qkv\": 8.0, \"vocab_size\"", "`clip_qkv` is 8.0: clipped queries"},
       {"olmo2", "\"vocab_size\"", "\"head_dim\": 8, \"vocab_size\"", "`head_dim` is not known here"},
-      {"phi3", "\"sliding_window\": null", "\"sliding_window\": 32",
-       "`sliding_window` is 32, below max_position_embeddings, 64"},
+      {"phi3", "\"sliding_window\": null", "\"sliding_window\": 0", "`sliding_window` must be"},
       {"phi3", "\"rope_type\": \"longrope\"", "\"rope_type\": \"yarn\"", "`rope_parameters.rope_type` must be one of"},
       {"phi3", "\"embd_pdrop\": 0.0", "\"embd_pdrop\": 0.1", "`embd_pdrop` is 0.1"},
       {"smollm3", "\"full_attention\"", "\"sliding_attention\"", "`layer_types` is"},
@@ -206,7 +268,13 @@ TEST_CASE("families: keys of config.json that change the mathematics are refused
        "`sparse_config.topk` is not known"},
       {"internlm2", "\"vocab_size\"", "\"attention_bias\": true, \"vocab_size\"", "`attention_bias` is not known here"},
       {"internlm3", "\"vocab_size\"", "\"qkv_bias\": true, \"vocab_size\"", "`qkv_bias` is true: biases on q, k and v"},
-      {"ministral", "\"sliding_window\": 64", "\"sliding_window\": 63", "`sliding_window` is 63, below"},
+      {"mistral_window", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is true"},
+      {"gemma3", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
+       "`use_bidirectional_attention` is true"},
+      {"gemma3", "\"attn_logit_softcapping\": null", "\"attn_logit_softcapping\": 50.0",
+       "`attn_logit_softcapping` is 50.0"},
+      {"gemma3", "\"final_logit_softcapping\": null", "\"final_logit_softcapping\": 30.0",
+       "`final_logit_softcapping` is 30.0"},
   };
   for (const auto& [name, from, to, told] : cases) {
     const eng::test::Scratch scratch;

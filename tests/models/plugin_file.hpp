@@ -141,16 +141,19 @@ class FakeOptions : public eng_options {
     return read<std::string>(o, k, out, e);
   }
   static eng_status count_of(const eng_options* o, const char* k, uint32_t* out, eng_error*) {
-    const auto* list = std::get_if<std::vector<double>>(&self(o).values_.at(k));
-    *out = list ? static_cast<uint32_t>(list->size()) : 0;
+    const eng::Value& value = self(o).values_.at(k);
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    const auto* texts = std::get_if<std::vector<std::string>>(&value);
+    *out = static_cast<uint32_t>(list ? list->size() : texts ? texts->size() : 0);
     return ENG_OK;
   }
   static eng_status float_at(const eng_options* o, const char* k, uint32_t i, double* out, eng_error*) {
     *out = std::get<std::vector<double>>(self(o).values_.at(k)).at(i);
     return ENG_OK;
   }
-  static eng_status string_at(const eng_options*, const char*, uint32_t, const char**, eng_error*) {
-    return ENG_NOT_FOUND;
+  static eng_status string_at(const eng_options* o, const char* k, uint32_t i, const char** out, eng_error*) {
+    *out = std::get<std::vector<std::string>>(self(o).values_.at(k)).at(i).c_str();
+    return ENG_OK;
   }
   static int32_t is_set_of(const eng_options* o, const char* key) { return self(o).given_.count(key) != 0; }
 

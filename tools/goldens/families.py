@@ -39,6 +39,7 @@ BASE = dict(vocab_size=40, hidden_size=16, intermediate_size=20, num_hidden_laye
 STRETCH = dict(rope_type="longrope", rope_short_factor=[1.25], rope_long_factor=[3.0])
 MUP = dict(embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5)
 MINICPM = dict(scale_emb=6.0, scale_depth=0.7, dim_model_base=8)
+GEMMA = dict(hidden_size=20, head_dim=6, query_pre_attn_scalar=7, sliding_window=5)
 # The variant "plain" of each family is trained, too. No other one is, nor are those with `directory`, which are saved.
 FAMILIES = {
     "qwen3": dict(plain=dict(head_dim=6, rope_theta=1e6), bias=dict(head_dim=4, attention_bias=True)),
@@ -50,6 +51,17 @@ FAMILIES = {
                                                            attention_bias=False, hidden_act="gelu_new")),
     "minicpm": dict(plain=dict(**MINICPM)),
     "internlm2": dict(plain=dict(bias=False, rope_theta=1e6), bias=dict(bias=True)),
+}
+# The families with windows of attention, and what they add to others: made after those above.
+WINDOWED = {
+    "phi3": dict(window=dict(sliding_window=5)),
+    "mistral": dict(plain=dict(head_dim=6, sliding_window=5)),
+    "ministral": dict(plain=dict(head_dim=6, sliding_window=3, layer_types=["full_attention", "sliding_attention"])),
+    "gemma3": dict(plain=dict(GEMMA, sliding_window_pattern=2, rope_theta=1e5, rope_local_base_freq=100.0),
+                   linear=dict(GEMMA, layer_types=["full_attention", "sliding_attention"], rope_type="linear",
+                               rope_factor=4.0, attention_bias=True)),
+    "gemma2": dict(plain=dict(GEMMA, attn_logit_softcapping=1.5, final_logit_softcapping=2.5),
+                   scores=dict(GEMMA, layer_types=["full_attention", "sliding_attention"], attn_logit_softcapping=1.5)),
 }
 DIRECTORIES = {
     "qwen3": ("qwen3", dict(head_dim=6, tie_word_embeddings=True)),
@@ -64,10 +76,20 @@ DIRECTORIES = {
     "mistral": ("mistral", dict(head_dim=6, tie_word_embeddings=True, sliding_window=None)),
     "ministral": ("ministral", dict(head_dim=6, tie_word_embeddings=True, sliding_window=64)),
     "internlm3": ("internlm3", dict(head_dim=6, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
+    "phi3_window": ("phi3", dict(tie_word_embeddings=True, sliding_window=7)),
+    "mistral_window": ("mistral", dict(head_dim=6, tie_word_embeddings=True, sliding_window=7)),
+    "ministral_window": ("ministral", dict(head_dim=6, tie_word_embeddings=True, sliding_window=7,
+                                           layer_types=["sliding_attention", "full_attention"])),
+    "gemma3": ("gemma3", dict(GEMMA, rope_local_base_freq=100.0,
+                              layer_types=["sliding_attention", "full_attention"])),
+    "gemma2": ("gemma2", dict(GEMMA, attn_logit_softcapping=1.5, final_logit_softcapping=2.5)),
 }
 CLASSES = {"qwen3": "Qwen3", "olmo2": "Olmo2", "phi3": "Phi3", "smollm3": "SmolLM3", "granite": "Granite",
            "gpt_neox": "GPTNeoX", "minicpm": "Granite", "internlm2": "Llama", "mistral": "Mistral",
-           "ministral": "Ministral", "internlm3": "InternLM3"}
+           "ministral": "Ministral", "internlm3": "InternLM3", "gemma3": "Gemma3Text", "gemma2": "Gemma2"}
+
+
+ATTENTION = {"gemma2": "eager"}  # the only one that caps scores
 
 
 def config_of(family, options):
@@ -90,6 +112,11 @@ def config_of(family, options):
             rope[key if key in ("rope_type", "rope_theta") else key.removeprefix("rope_")] = value
         elif key == "partial_rotary_factor":
             rope[key] = o.pop(key)
+    if family == "gemma3":
+        local = {"rope_type": "default", "rope_theta": rope.pop("local_base_freq", 1e4)}
+        rope = {"full_attention": {**rope, "rope_theta": options.get("rope_theta", 1e6)}, "sliding_attention": local}
+    if family == "gemma2":  # which has both by default
+        o = {"attn_logit_softcapping": None, "final_logit_softcapping": None, **o}
     kind = getattr(transformers, CLASSES[family] + "Config")
     tokens = dict(pad_token_id=None, bos_token_id=None, eos_token_id=None)
     return kind(**o, rope_parameters=rope, **tokens)
@@ -97,34 +124,45 @@ def config_of(family, options):
 
 def make_model(family, options, generator):
     config = config_of(family, options)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION.get(family, "sdpa")).eval()
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             if "norm" in name and name.endswith("weight"):
-                p.copy_(1.0 + 0.2 * noise)
+                p.copy_((0.0 if family.startswith("gemma") else 1.0) + 0.2 * noise)
             else:
                 # Wide enough that attention is far from uniform and every bias matters.
                 p.copy_(noise * 0.3)
     return model
 
 
+plain_softmax = torch.nn.functional.softmax
+
+
+def softmax(x, dim, dtype=None):
+    return plain_softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
+
+
 def in_double(model):
-    """The model in float64, in every norm and every angle, too."""
+    """The model in float64, in every norm, every angle and every softmax, too."""
     model = model.double()
+    torch.nn.functional.softmax = softmax
 
     def norm(module):
-        eps = module.variance_epsilon
-        module.forward = lambda x: module.weight * (x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps))
+        one = hasattr(module, "eps")  # Gemma's: 1 + weight
+        eps = module.eps if one else module.variance_epsilon
+        module.forward = lambda x: (one + module.weight) * (x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps))
 
     def rotary(module):
         chooses = module.forward  # the frequencies for this length
 
         def forward(x, position_ids, *rest):
             chooses(x, position_ids, *rest)
-            angles = position_ids[..., None].double() * module.inv_freq.double()
+            prefix = f"{rest[0]}_" if rest else ""  # of layers with the window, or without it
+            angles = position_ids[..., None].double() * getattr(module, prefix + "inv_freq").double()
             angles = torch.cat((angles, angles), dim=-1)
-            return angles.cos() * module.attention_scaling, angles.sin() * module.attention_scaling
+            scaling = getattr(module, prefix + "attention_scaling")
+            return angles.cos() * scaling, angles.sin() * scaling
 
         module.forward = forward
 
@@ -181,8 +219,8 @@ def make_series(vocabulary, generator):
     return series[..., :-1].contiguous(), series[..., 1:].contiguous()
 
 
-def make_golden(family, name, seed):
-    options = {**BASE, **FAMILIES[family][name]}
+def make_golden(family, name, seed, variant):
+    options = {**BASE, **variant}
     if family == "gpt_neox":
         del options["num_key_value_heads"]
     generator = torch.Generator().manual_seed(seed)
@@ -246,7 +284,8 @@ def make_directories(out):
         else:
             model.save_pretrained(out / name)
             (out / name / "generation_config.json").unlink(missing_ok=True)
-            model = transformers.AutoModelForCausalLM.from_pretrained(out / name, attn_implementation="sdpa")
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                out / name, attn_implementation=ATTENTION.get(family, "sdpa"))
         counted = (labels >= 0).sum()
         plain = (loss_sum(model, tokens, labels) / counted).detach()
         loss = (loss_sum(in_double(model), tokens, labels) / counted).detach()
@@ -261,10 +300,11 @@ def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     seed = 0
-    for family, variants in FAMILIES.items():
-        for name in variants:
-            seed += 1
-            make_golden(family, name, seed)
+    for families in (FAMILIES, WINDOWED):
+        for family, variants in families.items():
+            for name, variant in variants.items():
+                seed += 1
+                make_golden(family, name, seed, variant)
     make_directories(pathlib.Path(ROOT) / "hf_families")
     print("transformers", transformers.__version__)
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "config.hpp"
 
@@ -92,6 +93,24 @@ void read_init(const Reader& in, Config& c) {
       in.flag("init_depth_scale") ? c.init_std / std::sqrt(2.0 * static_cast<double>(c.layers)) : c.init_std;
 }
 
+void read_window(const Reader& in, Config& c, int64_t window, bool by_layer, std::vector<bool> usual) {
+  c.window = in.integer_or("sliding_window", window);
+  c.windowed = std::move(usual);
+  if (!by_layer || !in.given("layer_types")) return;
+  const std::vector<std::string> types = in.texts("layer_types");
+  if (static_cast<int64_t>(types.size()) != c.layers)
+    invalid("layer_types has " + std::to_string(types.size()) + " entries, and there are " + std::to_string(c.layers) +
+            " layers (num_hidden_layers); give one for each, or remove the list");
+  c.windowed.clear();
+  for (const std::string& type : types) {
+    if (type != "sliding_attention" && type != "full_attention")
+      invalid("layer_types holds '" + type + "'; every entry must be sliding_attention or full_attention");
+    if (type == "sliding_attention" && !c.window)
+      invalid("layer_types holds sliding_attention, and there is no sliding_window; set it, or use full_attention");
+    c.windowed.push_back(type == "sliding_attention");
+  }
+}
+
 void read_rope(const Reader& in, Config& c, double share) {
   Rope& rope = c.rope;
   if (share == 1.0 && (c.head_dim < 2 || c.head_dim % 2 != 0))
@@ -105,8 +124,8 @@ void read_rope(const Reader& in, Config& c, double share) {
   rope.max_positions = c.max_positions;
   rope.original_positions = in.integer_or("rope_original_max_position_embeddings", c.max_positions);
   rope.attention_factor = in.real_or("rope_attention_factor", 0.0);
-  rope.beta_fast = in.real("rope_beta_fast");
-  rope.beta_slow = in.real("rope_beta_slow");
+  rope.beta_fast = in.real_or("rope_beta_fast", 32.0);
+  rope.beta_slow = in.real_or("rope_beta_slow", 1.0);
   rope.low_freq_factor = in.real_or("rope_low_freq_factor", 1.0);
   rope.high_freq_factor = in.real_or("rope_high_freq_factor", 4.0);
   rope.factor = in.real_or("rope_factor", 1.0);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "../model.hpp"
@@ -18,9 +19,9 @@ struct Map {
 };
 constexpr size_t map_count = 7;
 
-// The place of the two norms of a layer: before its sublayers, behind each residual sum, or between a sublayer and the
-// sum, so that the sublayer reads the residual stream itself.
-enum class Norms { before, behind_sum, behind_sublayer };
+// The place of the norms of a layer: before its sublayers, behind each residual sum, between a sublayer and the sum, so
+// that the sublayer reads the residual stream itself, or both before a sublayer and between it and the sum.
+enum class Norms { before, behind_sum, behind_sublayer, around };
 
 struct Config {
   int64_t vocabulary, hidden, ffn, layers, heads, kv_heads, head_dim, max_positions;
@@ -37,10 +38,12 @@ struct Config {
   int64_t act;  // ENG_ACT_*
 
   // Norms of width `hidden`: RMS norms, which have a weight, or layer norms, which also have a bias.
-  const char *attention_norm, *ffn_norm;  // names below that of the layer
-  const char* final_norm;                 // before the head; nullptr: there is none
+  const char *attention_norm, *ffn_norm;                                    // names below that of the layer
+  const char *behind_attention_norm = nullptr, *behind_ffn_norm = nullptr;  // with Norms::around
+  const char* final_norm;                                                   // before the head; nullptr: there is none
   bool layer_norm = false;
-  bool affine = true;  // false: the norms have no parameters
+  bool affine = true;     // false: the norms have no parameters
+  bool plus_one = false;  // RMS norms, those of queries and keys too, multiply by 1 + weight
   Norms norms = Norms::before;
   bool parallel = false;  // with Norms::before: both sublayers read the residual stream before the layer
   double eps;
@@ -55,15 +58,24 @@ struct Config {
   Rope rope;
   int64_t turned = 0;            // channels of a head that are turned, its first ones
   std::vector<bool> turns = {};  // of each layer: whether it turns queries and keys; empty: all do
-  double attention_scale = 0.0;  // of the products of queries and keys; 0: 1 / sqrt(head_dim)
-  bool scale_query = false;      // before the product with the keys, not after it
+  int64_t window = 0;  // a query sees itself and window - 1 positions before it; 0: all. Not together with `turns`
+  std::vector<bool> windowed = {};       // of each layer: whether it has the window; empty: all have it
+  std::optional<Rope> window_rope = {};  // of the layers with the window; absent: `rope`
+  double score_cap = 0.0;                // scores of attention become cap tanh(score / cap); 0: they stay
+  double logit_cap = 0.0;                // the same of logits: the model then has a loss of its own
+  double attention_scale = 0.0;          // of the products of queries and keys; 0: 1 / sqrt(head_dim)
+  bool scale_query = false;              // before the product with the keys, not after it
   // Factors of the embeddings, of what each sublayer adds to the residual stream, and of the logits.
   double embedding_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
+  bool embedding_scale_rounded = false;  // to the type of the embeddings
 
   double dropout = 0.0;           // after attention and after the feed-forward layer
   double init_std, init_out_std;  // init_out_std: of the matrices that write to the residual stream
 
   bool rotary() const { return positions == nullptr; }
+  bool has_window(int64_t layer) const {
+    return window > 0 && (windowed.empty() || windowed[static_cast<size_t>(layer)]);
+  }
   bool projected() const { return word_width != hidden; }
   bool gated() const { return maps[4].name != nullptr; }
   bool fused() const { return maps[1].name == nullptr; }
@@ -81,6 +93,11 @@ void read_rms_norm(const model::Reader& in, Config& c);
 // The options of DECODER_ROPE_OPTIONS (options.hpp). `c` has its sizes and heads. `share`: the part of each head that
 // is turned, as Hugging Face's partial_rotary_factor.
 void read_rope(const model::Reader& in, Config& c, double share = 1.0);
+// sliding_window, which may be absent (`window`: its value then; 0: none), and layer_types if `by_layer`: with that
+// list, the layers called sliding_attention have the window; without it, those of which `usual` says so, all if it is
+// empty.
+void read_window(const model::Reader& in, Config& c, int64_t window = 0, bool by_layer = false,
+                 std::vector<bool> usual = {});
 // initializer_range and init_depth_scale.
 void read_init(const model::Reader& in, Config& c);
 

@@ -8,10 +8,14 @@
 #include <cmath>
 #include <string>
 
+#include "../half.hpp"
+#include "engine/ops_attention.h"
+#include "engine/ops_softcap.h"
+
 namespace decoder {
 namespace {
 
-constexpr uint32_t unturned_template = 3;          // a layer that does not turn queries and keys
+constexpr uint32_t second_template = 3;            // see second_kind
 constexpr int64_t most_angles = int64_t{1} << 27;  // values of the table of rotations: a million positions of 128
 
 enum : size_t { q, k, v, o, gate, up, down };  // of Config::maps
@@ -44,6 +48,20 @@ eng_id scaled(eng_build* b, eng_id x, double factor) {
   return factor == 1.0 ? x : eng_scale(b, x, factor);
 }
 
+int32_t dtype_of(eng_build* b, eng_id value) {
+  eng_desc shape{};
+  b->api->shape(b, value, &shape, nullptr);
+  return shape.dtype;
+}
+
+// `x` as a number of that type; f64 stays.
+double rounded(double x, int32_t dtype) {
+  const auto single = static_cast<float>(x);
+  if (dtype == ENG_BF16) return static_cast<double>(common::Bf16(single));
+  if (dtype == ENG_F16) return static_cast<double>(common::F16(single));
+  return dtype == ENG_F32 ? static_cast<double>(single) : x;
+}
+
 // A factor that is a power of two changes no rounding, whether it comes before a product or after it.
 bool exact(double factor) {
   int exponent = 0;
@@ -68,7 +86,7 @@ uint32_t Model::norm_params() const {
 
 void Model::declare_norm(eng_build* b, const std::string& name, std::vector<eng_id>& params) const {
   if (!c_.affine) return;
-  params.push_back(model::vector(b, name + ".weight", c_.hidden, 1.0));
+  params.push_back(model::vector(b, name + ".weight", c_.hidden, c_.plus_one ? 0.0 : 1.0));
   if (c_.layer_norm) params.push_back(model::vector(b, name + ".bias", c_.hidden, 0.0));
 }
 
@@ -79,13 +97,28 @@ Model::Norm Model::take_norm(const eng_id*& params) const {
   return out;
 }
 
+// The factor of an RMS norm, of the type of its weight. 1 + weight is rounded to it once.
+eng_id Model::rms_factor(eng_build* b, eng_id weight) const {
+  eng_desc shape{};
+  if (!c_.plus_one || b->api->shape(b, weight, &shape, nullptr) != ENG_OK) return weight;
+  const int32_t dtype = shape.dtype;
+  shape.dtype = ENG_F32;
+  const std::vector<float> ones(static_cast<size_t>(shape.dims[0]), 1.0f);
+  eng_id one = 0;
+  b->api->constant(b, &shape, ones.data(), &one, nullptr);
+  if (dtype == ENG_F64) one = eng_cast(b, one, dtype);
+  const eng_id sum = eng_add(b, weight, one);
+  return dtype == ENG_BF16 || dtype == ENG_F16 ? eng_cast(b, sum, dtype) : sum;
+}
+
 eng_id Model::norm(eng_build* b, const Norm& n, eng_id x) const {
-  return c_.layer_norm ? eng_layer_norm(b, x, n.weight, n.bias, c_.eps) : eng_rms_norm(b, x, n.weight, c_.eps);
+  return c_.layer_norm ? eng_layer_norm(b, x, n.weight, n.bias, c_.eps)
+                       : eng_rms_norm(b, x, rms_factor(b, n.weight), c_.eps);
 }
 
 eng_id Model::add_norm(eng_build* b, const Norm& n, eng_id x, eng_id residual, eng_id* sum) const {
   return c_.layer_norm ? eng_add_layer_norm(b, x, residual, n.weight, n.bias, c_.eps, sum)
-                       : eng_add_rms_norm(b, x, residual, n.weight, c_.eps, sum);
+                       : eng_add_rms_norm(b, x, residual, rms_factor(b, n.weight), c_.eps, sum);
 }
 
 // The width of the norm of queries or keys of `heads` heads.
@@ -93,8 +126,10 @@ int64_t Model::norm_width(int64_t heads) const {
   return c_.norm_by_head ? c_.head_dim : heads * c_.head_dim;
 }
 
-bool Model::turns(int64_t layer) const {
-  return c_.rotary() && (c_.turns.empty() || c_.turns[static_cast<size_t>(layer)]);
+// Layers of one model are of at most two kinds: those of the second one do not turn queries and keys, or have the
+// window.
+bool Model::second_kind(int64_t layer) const {
+  return c_.has_window(layer) || (c_.rotary() && !c_.turns.empty() && !c_.turns[static_cast<size_t>(layer)]);
 }
 
 // In every block matrices come first and undecayed vectors last, so that each kind is one run of elements.
@@ -119,12 +154,15 @@ void Model::declare(eng_build* b) const {
                                        m == o || m == down ? c_.init_out_std : std));
     for (size_t m = 0; m < map_count; ++m)
       if (c_.maps[m].bias) params.push_back(model::vector(b, prefix + c_.maps[m].name + ".bias", sizes[m].rows, 0.0));
+    const double one = c_.plus_one ? 0.0 : 1.0;
     if (c_.query_norm)
-      params.push_back(model::vector(b, prefix + c_.query_norm + ".weight", norm_width(c_.heads), 1.0));
-    if (c_.key_norm) params.push_back(model::vector(b, prefix + c_.key_norm + ".weight", norm_width(c_.kv_heads), 1.0));
+      params.push_back(model::vector(b, prefix + c_.query_norm + ".weight", norm_width(c_.heads), one));
+    if (c_.key_norm) params.push_back(model::vector(b, prefix + c_.key_norm + ".weight", norm_width(c_.kv_heads), one));
     declare_norm(b, prefix + c_.attention_norm, params);
+    if (c_.behind_attention_norm) declare_norm(b, prefix + c_.behind_attention_norm, params);
     declare_norm(b, prefix + c_.ffn_norm, params);
-    model::block(b, block, c_.rotary() && !turns(i) ? unturned_template : model::layer_template, params);
+    if (c_.behind_ffn_norm) declare_norm(b, prefix + c_.behind_ffn_norm, params);
+    model::block(b, block, second_kind(i) ? second_template : model::layer_template, params);
   }
 
   params = {c_.tied ? words : model::matrix(b, std::string(c_.head) + ".weight", c_.vocabulary, c_.word_width, std)};
@@ -135,9 +173,11 @@ void Model::declare(eng_build* b) const {
 
 eng_id Model::embed(eng_build* b, const eng_id* params) const {
   eng_id tokens = 0;
-  b->api->batch(b, "tokens", &tokens, nullptr);    // (B, T)
+  b->api->batch(b, "tokens", &tokens, nullptr);  // (B, T)
+  const double scale = c_.embedding_scale;
+  const double factor = c_.embedding_scale_rounded ? rounded(scale, dtype_of(b, *params)) : scale;
   eng_id h = eng_embedding(b, tokens, *params++);  // (B, T, W)
-  h = scaled(b, h, c_.embedding_scale);
+  h = scaled(b, h, factor);
   if (!c_.positions) return c_.projected() ? eng_linear(b, h, *params, 0) : h;
   const eng_id table = *params++;
   if (c_.projected()) h = eng_linear(b, h, *params, 0);  // (B, T, H)
@@ -146,7 +186,7 @@ eng_id Model::embed(eng_build* b, const eng_id* params) const {
 }
 
 // The table (T, turned) of cos and sin; 0 if `h` has no shape.
-eng_id Model::rotations(eng_build* b, eng_id h) const {
+eng_id Model::rotations(eng_build* b, eng_id h, const Rope& rope) const {
   eng_desc shape{};
   if (b->api->shape(b, h, &shape, nullptr) != ENG_OK) return 0;
   const int64_t length = shape.dims[1];
@@ -154,7 +194,7 @@ eng_id Model::rotations(eng_build* b, eng_id h) const {
     model::invalid("sequence_length = " + std::to_string(length) + ": the table of rotations is limited to 512 MiB, " +
                    std::to_string(most_angles / c_.turned) + " positions of heads of " + std::to_string(c_.turned) +
                    "; use a shorter sequence");
-  const std::vector<float> cos_sin = rope_table(c_.rope, c_.turned, length);
+  const std::vector<float> cos_sin = rope_table(rope, c_.turned, length);
   const eng_desc desc = {ENG_F32, 2, {length, c_.turned}};
   eng_id table = 0;
   b->api->constant(b, &desc, cos_sin.data(), &table, nullptr);
@@ -174,6 +214,7 @@ eng_id Model::turn(eng_build* b, eng_id x, eng_id table, eng_id positions, int64
 // The norm of queries or keys; x itself if there is none.
 eng_id Model::head_norm(eng_build* b, eng_id weight, eng_id x, int64_t heads) const {
   if (!weight) return x;
+  weight = rms_factor(b, weight);
   if (!c_.norm_by_head) return eng_rms_norm(b, x, weight, c_.eps);
   return joined(b, eng_rms_norm(b, by_head(b, x, heads, c_.head_dim), weight, c_.eps));
 }
@@ -188,7 +229,9 @@ Model::Layer Model::take_layer(const eng_id* params) const {
   if (c_.query_norm) out.query_norm = *params++;
   if (c_.key_norm) out.key_norm = *params++;
   out.attention_norm = take_norm(params);
+  if (c_.behind_attention_norm) out.behind_attention_norm = take_norm(params);
   out.ffn_norm = take_norm(params);
+  if (c_.behind_ffn_norm) out.behind_ffn_norm = take_norm(params);
   return out;
 }
 
@@ -213,8 +256,9 @@ eng_id Model::attention(eng_build* b, const Layer& l, eng_id x, const Fields& fi
   key = turned(head_norm(b, l.key_norm, key, c_.kv_heads), c_.kv_heads);
   const eng_id value = c_.fused() ? parts[2] : linear(b, l, v, x);  // (B, T, K)
   const eng_id segments = fields.table ? fields.segments : eng_offered(b, "segments");
-  const eng_id mixed = eng_attention_in(b, query, key, value, segments, c_.heads, c_.kv_heads, scale);  // (B, T, A)
-  return scaled(b, eng_dropout(b, linear(b, l, o, mixed), c_.dropout), c_.residual_scale);              // (B, T, H)
+  const eng_id mixed = eng_attention_window_in(b, query, key, value, segments, c_.heads, c_.kv_heads, scale,
+                                               fields.window, c_.score_cap);                // (B, T, A)
+  return scaled(b, eng_dropout(b, linear(b, l, o, mixed), c_.dropout), c_.residual_scale);  // (B, T, H)
 }
 
 // The summand of the feed-forward layer, from x (B, T, H).
@@ -231,11 +275,17 @@ eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x) const {
   return scaled(b, eng_dropout(b, linear(b, l, down, inner), c_.dropout), c_.residual_scale);  // (B, T, H)
 }
 
-eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned) const {
+eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed) const {
   const Layer l = take_layer(params);
   Fields fields;
+  if (windowed) {
+    eng_desc shape{};
+    if (b->api->shape(b, h, &shape, nullptr) != ENG_OK) return 0;
+    // One that holds the whole sequence is none. A running sequence is never longer than this one.
+    fields.window = c_.window < shape.dims[1] ? c_.window : 0;
+  }
   if (turned) {
-    fields.table = rotations(b, h);
+    fields.table = rotations(b, h, windowed && c_.window_rope ? *c_.window_rope : c_.rope);
     if (!fields.table) return 0;
     fields.positions = eng_offered(b, "positions");  // (B, T)
     fields.segments = eng_offered(b, "segments");    // (B, T)
@@ -246,6 +296,12 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned) c
     h1 = eng_add(b, norm(b, l.attention_norm, attended), h);
     const eng_id y = feed_forward(b, l, h1);
     return eng_add(b, norm(b, l.ffn_norm, y), h1);
+  }
+  if (c_.norms == Norms::around) {
+    const eng_id attended = attention(b, l, norm(b, l.attention_norm, h), fields);
+    const eng_id n2 = add_norm(b, l.ffn_norm, norm(b, l.behind_attention_norm, attended), h, &h1);
+    const eng_id y = feed_forward(b, l, n2);
+    return eng_add(b, norm(b, l.behind_ffn_norm, y), h1);
   }
   const bool before = c_.norms == Norms::before;
   const eng_id n1 = before ? norm(b, l.attention_norm, h) : h;  // (B, T, H)
@@ -263,10 +319,13 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned) c
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   const eng_id words = *params++, project = c_.projected() ? *params++ : 0;
   eng_id labels = 0;  // asked for here, so that it keeps its place among the ids of the block
-  b->api->batch(b, "labels", &labels, nullptr);                  // (B, T)
-  if (c_.final_norm) h = norm(b, take_norm(params), h);          // (B, T, H)
-  if (project) h = eng_linear(b, h, project, 0);                 // (B, T, W)
-  return eng_head_loss(b, scaled(b, h, c_.logit_scale), words);  // (1)
+  b->api->batch(b, "labels", &labels, nullptr);          // (B, T)
+  if (c_.final_norm) h = norm(b, take_norm(params), h);  // (B, T, H)
+  if (project) h = eng_linear(b, h, project, 0);         // (B, T, W)
+  h = scaled(b, h, c_.logit_scale);
+  if (c_.logit_cap != 0.0)
+    return eng_capped_cross_entropy(b, h, words, labels, eng_offered(b, "loss_weights"), c_.logit_cap);
+  return eng_head_loss(b, h, words);  // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {
@@ -274,17 +333,19 @@ std::vector<model::Signature> Model::templates() const {
   uint32_t maps = 0;
   for (const Map& m : c_.maps) maps += (m.name ? 1u : 0u) + (m.bias ? 1u : 0u);
   const uint32_t head_norms = (c_.query_norm ? 1u : 0u) + (c_.key_norm ? 1u : 0u);
-  const model::Signature layer = {maps + head_norms + 2 * norm_params(), 1};
+  const uint32_t norms = 2 + (c_.behind_attention_norm ? 1u : 0u) + (c_.behind_ffn_norm ? 1u : 0u);
+  const model::Signature layer = {maps + head_norms + norms * norm_params(), 1};
   std::vector<model::Signature> out = {
       {1 + table + projection, 0}, layer, {1 + projection + (c_.final_norm ? norm_params() : 0), 1}};
-  if (!c_.turns.empty()) out.push_back(layer);  // unturned_template
+  if (!c_.turns.empty() || c_.window > 0) out.push_back(layer);  // second_template
   return out;
 }
 
 eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
   if (tmpl == model::embed_template) return embed(b, params);
   if (tmpl == model::head_template) return head(b, params, in[0]);
-  return layer(b, params, in[0], c_.rotary() && tmpl == model::layer_template);
+  const bool second = tmpl == second_template;
+  return layer(b, params, in[0], c_.rotary() && (!second || c_.turns.empty()), second && c_.window > 0);
 }
 
 }  // namespace decoder

@@ -32,15 +32,17 @@ class Model {
   struct Layer {
     std::array<eng_id, map_count> w{}, bias{};
     eng_id query_norm = 0, key_norm = 0;
-    Norm attention_norm, ffn_norm;
+    Norm attention_norm, behind_attention_norm, ffn_norm, behind_ffn_norm;
   };
-  // Without a table, a layer turns nothing.
+  // Without a table, a layer turns nothing. window: 0 for none.
   struct Fields {
     eng_id table = 0, positions = 0, segments = 0;
+    int64_t window = 0;
   };
   uint32_t norm_params() const;
   void declare_norm(eng_build* b, const std::string& name, std::vector<eng_id>& params) const;
   Norm take_norm(const eng_id*& params) const;
+  eng_id rms_factor(eng_build* b, eng_id weight) const;
   eng_id norm(eng_build* b, const Norm& n, eng_id x) const;
   // The norm of x + residual; `sum` is that sum.
   eng_id add_norm(eng_build* b, const Norm& n, eng_id x, eng_id residual, eng_id* sum) const;
@@ -48,8 +50,8 @@ class Model {
   int64_t norm_width(int64_t heads) const;
   eng_id head_norm(eng_build* b, eng_id weight, eng_id x, int64_t heads) const;
 
-  bool turns(int64_t layer) const;
-  eng_id rotations(eng_build* b, eng_id h) const;
+  bool second_kind(int64_t layer) const;
+  eng_id rotations(eng_build* b, eng_id h, const Rope& rope) const;
   eng_id turn(eng_build* b, eng_id x, eng_id table, eng_id positions, int64_t heads) const;
 
   eng_id linear(eng_build* b, const Layer& l, size_t map, eng_id x) const {
@@ -60,7 +62,7 @@ class Model {
   eng_id feed_forward(eng_build* b, const Layer& l, eng_id x) const;
 
   eng_id embed(eng_build* b, const eng_id* params) const;
-  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned) const;
+  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed) const;
   eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
 
   Config c_;

@@ -14,8 +14,9 @@
 // `default_or_none`: "default = 4, " or "".
 #define DECODER_GROUPED_HEADS(default_or_none, absent) \
   "num_key_value_heads = { type = 'int', " default_or_none "min = 1, max = 65536, help = 'key and value heads, a divisor of num_attention_heads; absent: " absent "' }\n"
-#define DECODER_ACTIVATION(usual, what) \
-  "hidden_act = { type = 'string', default = '" usual "', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation of the " what "; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }\n"
+#define DECODER_ACTIVATION(usual, what) DECODER_ACTIVATION_AS("hidden_act", usual, what)
+#define DECODER_ACTIVATION_AS(key, usual, what) \
+  key " = { type = 'string', default = '" usual "', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation of the " what "; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }\n"
 #define DECODER_RMS_NORM(eps) \
   "rms_norm_eps = { type = 'float', default = " #eps ", min = 0.0, max = 1.0, help = 'added to the mean square before the root' }\n"
 // `out`: the matrices that init_depth_scale is about.
@@ -28,6 +29,12 @@
   #key " = { type = 'bool', default = false, help = 'biases on " maps "' }\n"
 #define DECODER_FACTOR(key, usual, what) \
   #key " = { type = 'float', default = " #usual ", above = 0.0, help = '" what "' }\n"
+
+// `default_or_none`: "default = 4096, " or "".
+#define DECODER_WINDOW(default_or_none, absent) \
+  "sliding_window = { type = 'int', " default_or_none "min = 1, max = 1073741824, help = 'window of attention: as many keys as a query sees, its own included" absent "' }\n"
+#define DECODER_LAYER_TYPES(absent) \
+  "layer_types = { type = 'strings', help = 'for each layer sliding_attention if it has the window, or full_attention; absent: " absent "' }\n"
 
 #define DECODER_ROPE_OPTIONS DECODER_ROPE_OPTIONS_OF(10000.0, "'rope_theta'", DECODER_ROPE_TYPES, DECODER_ROPE_ORIGINAL)
 #define DECODER_ROPE_TYPES "'default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3'"

@@ -222,6 +222,12 @@ SIMD_INLINE inline vec operator*(vec a, vec b) {
 SIMD_INLINE inline vec fma(vec a, vec b, vec c) {
   return {a.x * b.x + c.x};
 }
+SIMD_INLINE inline vec operator/(vec a, vec b) {
+  return {a.x / b.x};
+}
+SIMD_INLINE inline vec min(vec a, vec b) {
+  return {a.x < b.x ? a.x : b.x};
+}
 SIMD_INLINE inline vec max(vec a, vec b) {
   return {a.x > b.x ? a.x : b.x};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.attention/1, eng.attention_grad/1.
+// eng.attention/1, eng.attention_window/1 and their gradients.
 #include <algorithm>
 #include <iterator>
 
@@ -7,6 +7,7 @@
 #include "../../common/kernel.hpp"
 #include "device.hpp"
 #include "kernels.hpp"
+#include "scores.hpp"
 #include "shapes.hpp"
 #include "threads.hpp"
 
@@ -23,8 +24,10 @@ AttentionShape shape_of(const Call& c, size_t first) {
   if (q.dims[2] % heads != 0)
     throw Error{ENG_INVALID,
                 std::to_string(q.dims[2]) + " columns of q are not a multiple of " + std::to_string(heads) + " heads"};
+  const auto [window, cap] = bounds_of(c);
   const AttentionShape s{
-      q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, static_cast<float>(c.real("scale")), stored_of(q)};
+      q.dims[0],    q.dims[1], heads, kv_heads, q.dims[2] / heads, static_cast<float>(c.real("scale")),
+      stored_of(q), window,    cap};
   for (const eng_desc* x : {&k, &v}) {
     need_size("batch of k or v", x->dims[0], s.batch);
     need_size("length of k or v", x->dims[1], s.tokens);
@@ -33,8 +36,9 @@ AttentionShape shape_of(const Call& c, size_t first) {
   return s;
 }
 
+template <bool window>
 struct Attention {
-  static constexpr const char* op = ENG_OP_ATTENTION;
+  static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW : ENG_OP_ATTENTION;
   const Isa* isa;
   AttentionShape shape;
   unsigned threads;
@@ -66,8 +70,9 @@ struct Attention {
   }
 };
 
+template <bool window>
 struct AttentionGrad {
-  static constexpr const char* op = ENG_OP_ATTENTION_GRAD;
+  static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_GRAD;
   const Isa* isa;
   AttentionShape shape;
   unsigned threads;
@@ -97,7 +102,8 @@ struct AttentionGrad {
 
 }  // namespace
 
-const eng_kernel* const attention_kernels[] = {&kernel<Attention>, &kernel<AttentionGrad>};
+const eng_kernel* const attention_kernels[] = {&kernel<Attention<false>>, &kernel<AttentionGrad<false>>,
+                                               &kernel<Attention<true>>, &kernel<AttentionGrad<true>>};
 const uint32_t attention_kernel_count = std::size(attention_kernels);
 
 }  // namespace cpu

@@ -6,6 +6,9 @@
 // Each document of a sample is computed as if it were a sample of its own: its blocks begin with it, so no block holds
 // two documents, no product is computed only to be masked, and the bits are those of the document alone.
 //
+// With a window, the blocks that no query of a block sees are skipped, and in the first of the others the keys before
+// the window of each row are masked. With a cap, scores are capped before they are masked.
+//
 // Forward: each row has a running maximum and a running sum, which are corrected block by block (Milakov and Gimelshein
 // 2018, Dao et al. 2022). Backward: the probabilities are computed again from the stored log-sum-exp.
 #pragma once
@@ -13,6 +16,7 @@
 #include "../../common/segments.hpp"
 #include "isa.hpp"
 #include "simd.hpp"
+#include "softmax_tile.hpp"
 
 namespace cpu::CPU_ISA {
 namespace {
@@ -27,6 +31,15 @@ CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
 }
 CPU_INLINE int64_t blocks_of(int64_t tokens) {
   return (tokens + side - 1) / side;
+}
+
+// The first block of keys that the queries from q0 on see.
+CPU_INLINE int64_t first_block(const AttentionShape& a, int64_t q0) {
+  return a.window && q0 >= a.window ? (q0 - a.window + 1) / side * side : 0;
+}
+// Row r of the queries from q0 on does not see the keys k0 .. k0 + hidden + r - 1.
+CPU_INLINE int64_t hidden_keys(const AttentionShape& a, int64_t q0, int64_t k0) {
+  return a.window ? q0 - a.window + 1 - k0 : -side;
 }
 
 // Copies n rows of `width` elements from a wider matrix to dense rows of `padded` floats, times `factor`; the floats
@@ -141,11 +154,20 @@ struct ForwardScratch {
   }
 };
 
+// Sets the keys before the windows of the rows to `value`.
+inline void mask_hidden(int64_t rows, int64_t hidden, V value, float* s) {
+  for (int64_t r = hidden < 0 ? -hidden : 0; r < rows; ++r)
+    for (int64_t j = 0, end = least(hidden + r, side); j < end; j += W)
+      store_some(s + r * side + j, value, least(W, end - j));
+}
+
 // One block of the running softmax, with scores in units of log2. top: the maximum of each row so far, sum: its sum of
 // 2^(score - top). With the block's scores both are updated, and S becomes 2^(score - top), zero where masked. factor
 // is 2^(old top - new top): the row's earlier sums must be multiplied by it.
-inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, float* sum, float* factor) {
+inline void block_softmax(int64_t rows, bool diagonal, int64_t hidden, float* s, float* top, float* sum,
+                          float* factor) {
   const V lowest = splat(-__builtin_inff());
+  mask_hidden(rows, hidden, lowest, s);
   if (diagonal)  // mask
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = s + r * side;
@@ -153,8 +175,8 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
       if (j < side) store_all(row + j, load_some_or(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
       for (; j < side; j += W) store_all(row + j, lowest);
     }
-  // The new maximum of each row.
-  float high[side];
+  // The new maximum of each row. A row that has seen no key yet has none: its terms are 2^(-inf - 0).
+  float high[side], base[side];
   for (int64_t r = 0; r < rows; ++r) {
     V most = splat(top[r]);
     CPU_UNROLL
@@ -162,15 +184,15 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
     high[r] = largest(most);
   }
   for (int64_t r = rows; r < side; ++r) high[r] = 0.0f;
+  for (int64_t r = 0; r < side; ++r) base[r] = high[r] == -__builtin_inff() ? 0.0f : high[r];
   // The correction factor, for a register of rows at a time.
   for (int64_t r = 0; r < side; r += W) {
-    const V now = load_all(high + r);
-    store_all(factor + r, exp2(load_all(top + r) - now));
-    store_all(top + r, now);
+    store_all(factor + r, exp2(load_all(top + r) - load_all(base + r)));
+    store_all(top + r, load_all(high + r));
   }
   // The probabilities, not yet divided by the sum, and the new sum: lanes first, then across the lanes.
   for (int64_t r = 0; r < rows; ++r) {
-    const V by = splat(high[r]);
+    const V by = splat(base[r]);
     V total = splat(0.0f);
     CPU_UNROLL
     for (int64_t j = 0; j < side; j += W) {
@@ -187,7 +209,7 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
 // Steps:
 //   1. pack the keys, transposed, and the values, once for all query blocks
 //   2. for each query block: scale its queries, so that scores are in units of log2
-//   3. for each key block up to the diagonal: scores, running softmax, correct o, o += P V
+//   3. for each key block from the window up to the diagonal: scores, running softmax, correct o, o += P V
 //   4. o = o / sum, lse = ln(sum of e^score) for the backward
 inline void document_forward(const AttentionShape& a, int64_t b, int64_t start, int64_t tokens, int64_t kv_head,
                              int64_t first, int64_t step, const void* q, const void* k, const void* v, void* o,
@@ -212,17 +234,19 @@ inline void document_forward(const AttentionShape& a, int64_t b, int64_t start, 
     const int64_t q_at = (b * a.tokens + start + q0) * q_stride + head * d;
     pack.rows(q, q_at, q_stride, rows, d, padded, a.scale * log2_e, w.q);
     for (int64_t r = 0; r < side; ++r) w.top[r] = -__builtin_inff(), w.sum[r] = 0.0f;
-    for (int64_t k0 = 0; k0 <= q0; k0 += side) {
+    const int64_t from = first_block(a, q0);
+    for (int64_t k0 = from; k0 <= q0; k0 += side) {
       const bool diagonal = k0 == q0;
       block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
-      block_softmax(rows, diagonal, w.s, w.top, w.sum, w.factor);
-      if (k0 > 0)
+      if (a.cap != 0.0f) cap_row(w.s, rows * side, a.cap * log2_e, w.s);
+      block_softmax(rows, diagonal, hidden_keys(a, q0, k0), w.s, w.top, w.sum, w.factor);
+      if (k0 > from)
         for (int64_t r = 0; r < rows; ++r) {
           float* const row = w.o + r * padded;
           const V by = splat(w.factor[r]);
           for (int64_t i = 0; i < padded; i += W) store_all(row + i, load_all(row + i) * by);
         }
-      if (k0 == 0)
+      if (k0 == from)
         for (int64_t i = 0; i < rows * padded; i += W) store_all(w.o + i, splat(0.0f));
       block_rows(rows, least(side, reach - k0), padded, diagonal, w.s, w.v + k0 * padded, w.o);
     }
@@ -257,6 +281,44 @@ struct BackwardScratch {
   }
 };
 
+// s: products of queries and keys -> P = 2^(score log2(e) - lse log2(e)); ds: dP -> dS, by the products. Masked
+// elements become zero. low: -lse log2(e) of each row.
+template <bool capped>
+void block_probabilities(const AttentionShape& a, int64_t rows, bool diagonal, int64_t hidden, const float* low,
+                         const float* delta, float* s, float* ds) {
+  const float cap = capped ? a.cap : 1.0f;
+  const V scale = splat(a.scale), inverse = splat(a.scale / cap), to2 = splat((capped ? cap : a.scale) * log2_e);
+  // P of products x, and the derivative of a score by its product.
+  const auto at = [=](V x, V lowered, V & slope) SIMD_INLINE {
+    slope = scale;
+    if constexpr (capped) {
+      x = tanh(x * inverse);
+      slope = scale - scale * x * x;
+    }
+    return exp2(fma(x, to2, lowered));
+  };
+  for (int64_t r = 0; r < rows; ++r) {
+    const V lowered = splat(low[r]), mean = splat(delta[r]);
+    float *const p = s + r * side, *const d = ds + r * side;
+    const int64_t valid = diagonal ? r + 1 : side, full = valid / W * W;
+    V slope;
+    int64_t j = 0;
+    for (; j < full; j += W) {
+      const V x = at(load_all(p + j), lowered, slope);
+      store_all(p + j, x);
+      store_all(d + j, x * (load_all(d + j) - mean) * slope);
+    }
+    if (j < side) {
+      const int tail = static_cast<int>(valid - full);
+      const V x = at(load_some_or(p + j, tail, splat(0.0f)), lowered, slope);
+      const V y = x * (load_some_or(d + j, tail, splat(0.0f)) - mean) * slope;
+      for (int64_t i = j; i < side; i += W) store_all(p + i, splat(0.0f)), store_all(d + i, splat(0.0f));
+      store_some(p + j, x, tail), store_some(d + j, y, tail);
+    }
+  }
+  mask_hidden(rows, hidden, splat(0.0f), s), mask_hidden(rows, hidden, splat(0.0f), ds);
+}
+
 // One key head of one document, the t positions from `start` of sequence b, with all query heads that read it. With P
 // the probabilities and go the gradient of o:
 //   delta = rowsum(go * o);  dP = go V^T;  dS = P * (dP - delta) * scale;  dQ = dS K;  dK += dS^T Q;  dV += P^T go
@@ -289,31 +351,14 @@ inline void document_backward(const AttentionShape& a, int64_t b, int64_t start,
         w.low[r] = -lse[(b * a.heads + head) * a.tokens + start + q0 + r] * log2_e;
       }
       for (int64_t i = 0; i < rows * padded; i += W) store_all(w.dq + i, splat(0.0f));
-      for (int64_t k0 = 0; k0 <= q0; k0 += side) {
+      for (int64_t k0 = first_block(a, q0); k0 <= q0; k0 += side) {
         const bool diagonal = k0 == q0;
         const int64_t keys = least(side, t - k0);
         block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
         block_scores(rows, d, diagonal, w.go, padded, w.vt + k0 * d, w.ds);
-        // s: scores -> P = 2^(score log2(e) - lse log2(e)); ds: dP -> dS. Masked elements become zero.
-        const V scale = splat(a.scale), scale2 = splat(a.scale * log2_e);
-        for (int64_t r = 0; r < rows; ++r) {
-          const V low = splat(w.low[r]), delta = splat(w.delta[r]);
-          float *const s = w.s + r * side, *const ds = w.ds + r * side;
-          const int64_t valid = diagonal ? r + 1 : side, full = valid / W * W;
-          int64_t j = 0;
-          for (; j < full; j += W) {
-            const V p = exp2(fma(load_all(s + j), scale2, low));
-            store_all(s + j, p);
-            store_all(ds + j, p * (load_all(ds + j) - delta) * scale);
-          }
-          if (j < side) {
-            const int tail = static_cast<int>(valid - full);
-            const V p = exp2(fma(load_some_or(s + j, tail, splat(0.0f)), scale2, low));
-            const V x = p * (load_some_or(ds + j, tail, splat(0.0f)) - delta) * scale;
-            for (int64_t i = j; i < side; i += W) store_all(s + i, splat(0.0f)), store_all(ds + i, splat(0.0f));
-            store_some(s + j, p, tail), store_some(ds + j, x, tail);
-          }
-        }
+        (a.cap != 0.0f ? block_probabilities<true> : block_probabilities<false>)(a, rows, diagonal,
+                                                                                 hidden_keys(a, q0, k0), w.low, w.delta,
+                                                                                 w.s, w.ds);
         block_columns(rows, keys, padded, diagonal, w.s, w.go, w.dv + k0 * padded);
         block_columns(rows, keys, padded, diagonal, w.ds, w.q, w.dk + k0 * padded);
         block_rows(rows, keys, padded, diagonal, w.ds, w.k + k0 * padded, w.dq);

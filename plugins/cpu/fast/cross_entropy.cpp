@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.cross_entropy/1, eng.label_logprob/1 and their gradients: logits exist for one chunk of tokens at a time.
+// eng.cross_entropy/1, eng.capped_cross_entropy/1, eng.label_logprob/1 and their gradients: logits exist for one chunk
+// of tokens at a time. eng.softcap/1.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 
 #include "../../common/kernel.hpp"
+#include "engine/ops_softcap.h"
 #include "gemm.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"
@@ -33,6 +36,7 @@ struct Sizes {
   unsigned threads;
   bool has_dw;
   double weight, z_loss;  // in the gradient; whether there is a second sum
+  float cap;              // of the logits; 0: none
   Stored stored, sums;    // x, w and dx; dw
 
   // `dw`: the number of that output.
@@ -45,6 +49,7 @@ struct Sizes {
         has_dw(c.out.size() > dw && c.integer_or("no_dw", 0) == 0),
         weight(c.real_or("weight", 1.0)),
         z_loss(c.real_or("z_loss", 0.0)),
+        cap(static_cast<float>(c.real_or("softcap", 0.0))),
         stored(stored_of(c.in[0])),
         sums(has_dw ? stored_of(c.out[dw]) : stored_f32) {}
   // Logits and their gradients are f32.
@@ -54,7 +59,8 @@ struct Sizes {
   const void* x_at(const void* x, int64_t token) const {
     return static_cast<const char*>(x) + token * width * stored_bytes(stored);
   }
-  // Workspace: scratch of the products, losses of the tokens and, with z_loss, their squares of lse, logits of a chunk.
+  // Workspace: scratch of the products, losses of the tokens and, with z_loss, their squares of lse, logits of a chunk,
+  // and with a cap a row of them for each thread.
   uint64_t losses_at() const {
     uint64_t most = 0;
     for (const int64_t n : {chunk, chunk > 0 ? tokens % chunk : 0})
@@ -65,7 +71,10 @@ struct Sizes {
   uint64_t logits_at() const {
     return squares_at() + (z_loss > 0 ? aligned(static_cast<uint64_t>(tokens) * sizeof(double)) : 0);
   }
-  uint64_t bytes() const { return logits_at() + static_cast<uint64_t>(chunk * vocabulary) * sizeof(float); }
+  uint64_t capped_at() const { return logits_at() + static_cast<uint64_t>(chunk * vocabulary) * sizeof(float); }
+  uint64_t bytes() const {
+    return capped_at() + (cap > 0 ? threads * static_cast<uint64_t>(vocabulary) * sizeof(float) : 0);
+  }
 };
 
 // `weights`: the input with loss weights; `z`: the output of the second sum.
@@ -89,7 +98,7 @@ struct Rows {
   const int32_t* labels;
   const float* weights;  // or null
   double *losses, *squares;
-  float* logits;
+  float *logits, *capped;
 
   Rows(const Device& device, const Sizes& s, const int32_t* given, const float* weighted, void* workspace)
       : isa(device.isa),
@@ -98,7 +107,8 @@ struct Rows {
         weights(weighted),
         losses(reinterpret_cast<double*>(static_cast<char*>(workspace) + s.losses_at())),
         squares(s.z_loss > 0 ? reinterpret_cast<double*>(static_cast<char*>(workspace) + s.squares_at()) : nullptr),
-        logits(reinterpret_cast<float*>(static_cast<char*>(workspace) + s.logits_at())) {}
+        logits(reinterpret_cast<float*>(static_cast<char*>(workspace) + s.logits_at())),
+        capped(reinterpret_cast<float*>(static_cast<char*>(workspace) + s.capped_at())) {}
 
   void check_labels() const {
     for (int64_t t = 0; t < sizes.tokens; ++t)
@@ -110,15 +120,18 @@ struct Rows {
   // Tokens first .. first + count - 1, whose logits are in `logits`. With `gradient` their gradients replace them.
   void run(int64_t first, int64_t count, const RowGradient* gradient) const {
     const int64_t v = sizes.vocabulary;
-    parallel_tasks(sizes.threads, count, [&](unsigned, int64_t task) {
-      float* const row = logits + task * v;
+    parallel_tasks(sizes.threads, count, [&](unsigned thread, int64_t task) {
+      float *const row = logits + task * v, *const kept = capped + thread * v;
       const int32_t label = labels[first + task];
       const int64_t t = first + task;
       if (label != ignored) {
         RowGradient mine = gradient ? *gradient : RowGradient{};
         if (weights) mine.scale *= weights[t], mine.z *= weights[t];
         double lse = 0.0;
+        if (sizes.cap > 0) isa->cap_row(row, v, sizes.cap, row);
+        if (sizes.cap > 0 && gradient) std::memcpy(kept, row, static_cast<size_t>(v) * sizeof(float));
         losses[t] = isa->row_loss(row, v, label, gradient ? &mine : nullptr, &lse);
+        if (sizes.cap > 0 && gradient) isa->cap_row_grad(kept, v, sizes.cap, row);
         if (squares) squares[t] = lse * lse;
         if (weights) losses[t] *= static_cast<double>(weights[t]);
         if (weights && squares) squares[t] *= static_cast<double>(weights[t]);
@@ -136,13 +149,20 @@ struct Rows {
   }
 };
 
+void check_cap(const Call& c) {
+  const double cap = c.real("softcap");
+  if (!(cap > 0 && std::isfinite(cap))) throw Error{ENG_INVALID, "softcap must be above 0, and finite"};
+}
+
+template <bool capped>
 struct CrossEntropy {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
+  static constexpr const char* op = capped ? ENG_OP_CAPPED_CROSS_ENTROPY : ENG_OP_CROSS_ENTROPY;
   const Device& device;
   Sizes sizes;
 
   static void check(const Call& c) {
     need_arguments(c, 3, 4, c.real_or("z_loss", 0.0) > 0 ? 2 : 1), check_common(c, 3, 1);
+    if (capped) check_cap(c);
   }
   static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
   CrossEntropy(const Call& c, void* self) : device(device_of(self)), sizes(c) {}
@@ -162,8 +182,9 @@ struct CrossEntropy {
   }
 };
 
+template <bool capped>
 struct CrossEntropyGrad {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
+  static constexpr const char* op = capped ? ENG_OP_CAPPED_CROSS_ENTROPY_GRAD : ENG_OP_CROSS_ENTROPY_GRAD;
   const Device& device;
   Sizes sizes;
 
@@ -172,6 +193,7 @@ struct CrossEntropyGrad {
     const size_t z = with_dw ? 3 : 2;
     need_arguments(c, 4, 6, c.real_or("z_loss", 0.0) > 0 ? z + 1 : z), check_common(c, 5, z);
     need_f32(c.in[3], "scalars"), need_same_type(c.in[0], c.out[1], "x and dx");
+    if (capped) check_cap(c);
     if (with_dw) need_sums(c, c.in[0].dtype, {4}, {2});
     if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars has too few elements"};
     need_size("elements of dx", elements(c.out[1]), elements(c.in[0]));
@@ -202,6 +224,31 @@ struct CrossEntropyGrad {
       Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);
     *a.out<float>(0) = rows.total(rows.losses);
     if (s.z_loss > 0) *a.out<float>(s.has_dw ? 3 : 2) = rows.total(rows.squares);
+  }
+};
+
+struct Softcap {
+  static constexpr const char* op = ENG_OP_SOFTCAP;
+  const Isa* isa;
+  unsigned threads;
+  int64_t n;
+  float cap;
+
+  static void check(const Call& c) {
+    need_arguments(c, 1, 1, 1), need_f32(c.in[0], "x"), need_f32(c.out[0], "y"), check_cap(c);
+    need_size("elements of y", elements(c.out[0]), elements(c.in[0]));
+  }
+  Softcap(const Call& c, void* self)
+      : isa(device_of(self).isa),
+        threads(c.parallel),
+        n(elements(c.in[0])),
+        cap(static_cast<float>(c.real("softcap"))) {}
+  void run(const Args& a) const {
+    constexpr int64_t piece = 16384;
+    parallel_tasks(threads, (n + piece - 1) / piece, [&](unsigned, int64_t task) {
+      const int64_t first = task * piece;
+      isa->cap_row(a.in<float>(0) + first, std::min(piece, n - first), cap, a.out<float>(0) + first);
+    });
   }
 };
 
@@ -276,8 +323,13 @@ struct LabelLogprobGrad {
 
 }  // namespace
 
-const eng_kernel* const cross_entropy_kernels[] = {&kernel<CrossEntropy>, &kernel<CrossEntropyGrad>,
-                                                   &kernel<LabelLogprob>, &kernel<LabelLogprobGrad>};
+const eng_kernel* const cross_entropy_kernels[] = {&kernel<CrossEntropy<false>>,
+                                                   &kernel<CrossEntropyGrad<false>>,
+                                                   &kernel<CrossEntropy<true>>,
+                                                   &kernel<CrossEntropyGrad<true>>,
+                                                   &kernel<Softcap>,
+                                                   &kernel<LabelLogprob>,
+                                                   &kernel<LabelLogprobGrad>};
 const uint32_t cross_entropy_kernel_count = std::size(cross_entropy_kernels);
 
 }  // namespace cpu

@@ -27,7 +27,9 @@ inline constexpr int64_t attention_side = 64;
 struct AttentionShape {
   int64_t batch, tokens, heads, kv_heads, width;  // width: D, elements of one head
   float scale;
-  Stored stored;  // all tensors except lse, which is f32
+  Stored stored;   // all tensors except lse, which is f32
+  int64_t window;  // of keys that a query sees, its own included; 0: all before it
+  float cap;       // of scores; 0: none
 
   // Inlined always: this header is also read by files for newer instruction sets, whose copies must not be shared.
   CPU_ALWAYS int64_t padded() const { return (width + 15) / 16 * 16; }  // a multiple of every vector
@@ -100,6 +102,9 @@ struct Isa {
                              const float* lse, void* dq, void* dk, void* dv, void* scratch);
   // Loss of one row of n logits, and log sum exp of them; with `gradient` the row becomes its gradient.
   double (*row_loss)(float* logits, int64_t n, int64_t label, const RowGradient* gradient, double* lse);
+  // n numbers: y = cap tanh(x / cap), where y may be x; and dx times its derivative, from y.
+  void (*cap_row)(const float* x, int64_t n, float cap, float* y);
+  void (*cap_row_grad)(const float* y, int64_t n, float cap, float* dx);
   const Pairs* pairs;  // or null
 };
 

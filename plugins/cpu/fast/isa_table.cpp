@@ -37,6 +37,8 @@ const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA),
                                      CPU_ISA::attention_forward,
                                      CPU_ISA::attention_backward,
                                      CPU_ISA::row_loss,
+                                     CPU_ISA::cap_row,
+                                     CPU_ISA::cap_row_grad,
                                      nullptr};
 
 }  // namespace cpu

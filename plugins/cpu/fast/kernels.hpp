@@ -13,13 +13,13 @@ namespace cpu {
   extern const uint32_t name##_kernel_count;
 
 CPU_KERNEL_FAMILY(gemm)           // linear, matmul, sum_rows
-CPU_KERNEL_FAMILY(attention)      // attention, attention_grad
+CPU_KERNEL_FAMILY(attention)      // attention, attention_window and their gradients
 CPU_KERNEL_FAMILY(cross_entropy)  // cross_entropy, cross_entropy_grad
 CPU_KERNEL_FAMILY(norm)
 CPU_KERNEL_FAMILY(layer_norm)
 CPU_KERNEL_FAMILY(rope)
 CPU_KERNEL_FAMILY(gated)
-CPU_KERNEL_FAMILY(sequence)    // rope_step, attention_step
+CPU_KERNEL_FAMILY(sequence)    // rope_step, attention_step, attention_window_step
 CPU_KERNEL_FAMILY(activation)  // activation, activation_grad, scale
 CPU_KERNEL_FAMILY(dropout)
 CPU_KERNEL_FAMILY(embedding)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// eng.rope_step/1, eng.attention_step/1: the next positions of a running sequence.
+// eng.rope_step/1, eng.attention_step/1, eng.attention_window_step/1: the next positions of a running sequence.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
 #include "kernels.hpp"
+#include "scores.hpp"
 #include "simd/select.hpp"
 
 namespace cpu {
@@ -57,13 +58,15 @@ struct RopeStep {
   }
 };
 
+template <bool window>
 struct AttentionStep {
-  static constexpr const char* op = ENG_OP_ATTENTION_STEP;
+  static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW_STEP : ENG_OP_ATTENTION_STEP;
   const simd_table& simd;
   unsigned threads;
   int32_t type;
   int64_t batch, n, length, heads, kv_heads, d;
   float scale;
+  ScoreBounds bounds;
 
   static void check(const Call& c) {
     need_counts(c, 6, 6, 3, 3);
@@ -71,7 +74,7 @@ struct AttentionStep {
     for (size_t k = 1; k < 5; ++k) need_same_type(c.in[0], c.in[k], "q and k, v or a cache");
     need_counters(c.in[5]);
     const int64_t heads = c.integer("heads"), kv = c.integer("kv_heads");
-    c.real("scale");
+    c.real("scale"), bounds_of(c);
     need(heads > 0 && kv > 0 && heads % kv == 0, "heads must be a multiple of kv_heads");
     need(c.in[0].ndim == 3 && columns(c.in[0]) % heads == 0, "q must be (B, n, heads*D)");
     const int64_t batch = c.in[0].dims[0], row = columns(c.in[0]) / heads * kv;
@@ -104,7 +107,8 @@ struct AttentionStep {
         heads(c.integer("heads")),
         kv_heads(c.integer("kv_heads")),
         d(columns(c.in[0]) / heads),
-        scale(static_cast<float>(c.real("scale"))) {}
+        scale(static_cast<float>(c.real("scale"))),
+        bounds(bounds_of(c)) {}
   void run(const Args& a) const {
     by_type(type, [&]<class T>(T) { run_in<T>(a); });
   }
@@ -121,7 +125,9 @@ struct AttentionStep {
     }
     const unsigned used = at * row < parallel_least ? 1 : threads;
     parallel_tasks(used, batch * n * kv_heads, [&](unsigned thread, int64_t task) {
-      const int64_t head = task % kv_heads, token = task / kv_heads, cache = token / n * length * row + head * d;
+      const int64_t head = task % kv_heads, token = task / kv_heads, seen = at + token % n + 1;
+      const int64_t keys = bounds.window ? std::min(seen, bounds.window) : seen;
+      const int64_t cache = (token / n * length + seen - keys) * row + head * d;
       const int64_t query = (token * heads + head * group) * d;
       T* const o = a.out<T>(0) + query;
       float *const scores = a.scratch<float>() + thread * scratch(type, group, length, d), *sums;
@@ -130,14 +136,15 @@ struct AttentionStep {
       else
         sums = scores + group * length;
       simd.of<T>().attend({a.in<T>(0) + query, a.out<T>(1) + cache, a.out<T>(2) + cache, o, sums, scores, group, d,
-                           at + token % n + 1, row, scale});
+                           keys, row, scale, bounds.cap});
     });
   }
 };
 
 }  // namespace
 
-extern const eng_kernel* const sequence_kernels[] = {&kernel<RopeStep>, &kernel<AttentionStep>};
+extern const eng_kernel* const sequence_kernels[] = {&kernel<RopeStep>, &kernel<AttentionStep<false>>,
+                                                     &kernel<AttentionStep<true>>};
 extern const uint32_t sequence_kernel_count = std::size(sequence_kernels);
 
 }  // namespace cpu

@@ -6,6 +6,7 @@
 
 #define SIMD_PORTABLE_FOUR
 #include "../../common/simd/half.hpp"
+#include "../../common/simd/tanh.hpp"
 
 #ifdef __clang__
 #define CPU_UNROLL _Pragma("clang loop unroll(full)")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of logits: its loss, and its gradient in place.
+// One row of logits: its loss, and its gradient in place; a cap of the logits.
 #pragma once
 
 #include "isa.hpp"
@@ -66,6 +66,26 @@ inline double row_loss(float* x, int64_t n, int64_t label, const RowGradient* gr
     x[label] -= gradient->scale;
   }
   return log_sum - target;
+}
+
+inline void cap_row(const float* x, int64_t n, float cap, float* y) {
+  const V by = splat(cap), inverse = splat(1.0f / cap);
+  int64_t i = 0;
+  for (; i + W <= n; i += W) store_all(y + i, by * tanh(load_all(x + i) * inverse));
+  if (i < n) store_some(y + i, by * tanh(load_some(x + i, n - i) * inverse), n - i);
+}
+
+inline void cap_row_grad(const float* y, int64_t n, float cap, float* dx) {
+  const V inverse = splat(1.0f / cap), one = splat(1.0f);
+  int64_t i = 0;
+  for (; i + W <= n; i += W) {
+    const V t = load_all(y + i) * inverse;
+    store_all(dx + i, load_all(dx + i) * (one - t * t));
+  }
+  if (i < n) {
+    const V t = load_some(y + i, n - i) * inverse;
+    store_some(dx + i, load_some(dx + i, n - i) * (one - t * t), n - i);
+  }
 }
 
 }  // namespace

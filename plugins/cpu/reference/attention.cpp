@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention and its gradient, one query row at a time, in O(T) scratch for a row of probabilities.
+// Causal attention and its gradient, one query row at a time, in O(T) scratch for a row of probabilities; the same
+// within a window and with capped scores.
 #include <algorithm>
 
-#include "reference.hpp"
+#include "scores.hpp"
 
 namespace reference {
 namespace {
@@ -10,14 +11,13 @@ namespace {
 // Sizes shared by both directions. Query head h reads key head h / group.
 struct Heads {
   int64_t B, T, heads, kv_heads, D, group;
-  double scale;
+  Scores scores;
 
   Heads(const Call& c, size_t q, size_t k)
-      : B(c.in[q].dims[0]), T(c.in[q].dims[1]), heads(c.integer("heads")), kv_heads(c.integer("kv_heads")) {
+      : B(c.in[q].dims[0]), T(c.in[q].dims[1]), heads(c.integer("heads")), kv_heads(c.integer("kv_heads")), scores(c) {
     expect(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads must be a multiple of kv_heads");
     D = columns(c.in[q]) / heads;
     group = heads / kv_heads;
-    scale = c.real("scale");
     expect(c.in[q].ndim == 3 && columns(c.in[q]) == heads * D, "q must be (B, T, heads*D)");
     for (size_t i : {k, k + 1})
       expect(c.in[i].ndim == 3 && c.in[i].dims[0] == B && c.in[i].dims[1] == T && columns(c.in[i]) == kv_heads * D,
@@ -30,13 +30,14 @@ struct Heads {
   template <class F>
   void each_query(const int32_t* segments, F&& f) const {
     cpu::each_document(segments, T, [&](int64_t first, int64_t tokens) {
-      for (int64_t i = first; i < first + tokens; ++i) f(i, first);
+      for (int64_t i = first; i < first + tokens; ++i) f(i, scores.first(i, first));
     });
   }
 };
 
+template <bool window>
 struct Attention {
-  static constexpr const char* op = ENG_OP_ATTENTION;
+  static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW : ENG_OP_ATTENTION;
   Call c;
   Heads s;
 
@@ -61,7 +62,7 @@ struct Attention {
             const int64_t kv = h / s.group;
             double top = -INFINITY, sum = 0;
             for (int64_t j = first; j <= i; ++j) {
-              p[j] = s.scale * dot(q + s.query(b, i, h), k + s.key(b, j, kv), s.D);
+              p[j] = s.scores.capped(dot(q + s.query(b, i, h), k + s.key(b, j, kv), s.D));
               top = std::max(top, p[j]);
             }
             for (int64_t j = first; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
@@ -76,10 +77,12 @@ struct Attention {
   }
 };
 
-// P = exp(scale q k^T - lse);  dP = do v^T;  dS = P * (dP - rowsum(do * o));
-// dq = scale dS k,  dk = scale dS^T q,  dv = P^T do, the last two summed over the query heads of a group.
+// P = exp(s - lse), s the scores, scale q k^T where there is no cap;  dP = do v^T;  dS = P * (dP - rowsum(do * o));
+// dq = slope dS k,  dk = slope dS^T q,  dv = P^T do, the last two summed over the query heads of a group. slope: of s
+// by q k^T, scale where there is no cap.
+template <bool window>
 struct AttentionGrad {
-  static constexpr const char* op = ENG_OP_ATTENTION_GRAD;
+  static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_GRAD;
   Call c;
   Heads s;
 
@@ -114,8 +117,9 @@ struct AttentionGrad {
               std::fill(dq, dq + s.D, 0.0);
               for (int64_t j = first; j <= i; ++j) {
                 const int64_t from = s.key(b, j, kv);
-                const double p = std::exp(s.scale * dot(q + at, k + from, s.D) - lse[s.row(b, i, h)]);
-                const double ds = s.scale * p * (dot(dout + at, v + from, s.D) - delta);
+                const double score = s.scores.capped(dot(q + at, k + from, s.D));
+                const double p = std::exp(score - lse[s.row(b, i, h)]);
+                const double ds = s.scores.slope(score) * p * (dot(dout + at, v + from, s.D) - delta);
                 for (int64_t d = 0; d < s.D; ++d) {
                   dq[d] += ds * double(k[from + d]);
                   dk[j * s.D + d] += ds * double(q[at + d]);
@@ -137,7 +141,8 @@ struct AttentionGrad {
 }  // namespace
 
 void add_attention(List& list) {
-  list.insert(list.end(), {&common::kernel<Attention>, &common::kernel<AttentionGrad>});
+  list.insert(list.end(), {&common::kernel<Attention<false>>, &common::kernel<AttentionGrad<false>>,
+                           &common::kernel<Attention<true>>, &common::kernel<AttentionGrad<true>>});
 }
 
 }  // namespace reference

@@ -3,6 +3,7 @@
 // a time, never those of all tokens.
 #include <algorithm>
 
+#include "engine/ops_softcap.h"
 #include "reference.hpp"
 
 namespace reference {
@@ -12,10 +13,16 @@ constexpr int32_t ignored = -100;
 
 struct Sizes {
   int64_t N, V, H;
-  explicit Sizes(const Call& c) : N(rows(c.in[0])), V(rows(c.in[1])), H(columns(c.in[0])) {
+  double cap;  // of the logits; 0: none
+  explicit Sizes(const Call& c)
+      : N(rows(c.in[0])), V(rows(c.in[1])), H(columns(c.in[0])), cap(c.real_or("softcap", 0)) {
+    expect(cap >= 0 && std::isfinite(cap), "softcap must be above 0, and finite");
     expect(c.in[1].ndim == 2 && columns(c.in[1]) == H, "w must be (V, H), H the last dimension of x");
     expect(c.in[2].dtype == ENG_I32 && elements(c.in[2]) == N, "labels must be (B, T) i32");
   }
+  double capped(double logit) const { return cap > 0 ? cap * std::tanh(logit / cap) : logit; }
+  // The derivative of a capped logit by the product.
+  double slope(double logit) const { return cap > 0 ? 1 - logit / cap * (logit / cap) : 1; }
   // `k`: the input with loss weights; `out`: the output z.
   void check_rest(const Call& c, size_t k, size_t out) const {
     expect(is_real(c.out[0]) && elements(c.out[0]) == 1, "loss must be (1) f32");
@@ -35,21 +42,23 @@ template <class T>
 double logits_of(const T* x, const T* w, const Sizes& s, double* logits) {
   double top = -INFINITY, sum = 0;
   for (int64_t v = 0; v < s.V; ++v) {
-    logits[v] = dot(x, w + v * s.H, s.H);
+    logits[v] = s.capped(dot(x, w + v * s.H, s.H));
     top = std::max(top, logits[v]);
   }
   for (int64_t v = 0; v < s.V; ++v) sum += std::exp(logits[v] - top);
   return top + std::log(sum);
 }
 
+template <bool capped>
 struct CrossEntropy {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
+  static constexpr const char* op = capped ? ENG_OP_CAPPED_CROSS_ENTROPY : ENG_OP_CROSS_ENTROPY;
   Call c;
   Sizes s;
 
   explicit CrossEntropy(const Call& call) : c(call), s(c) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2});
+    expect(!capped || c.real("softcap") > 0, "softcap must be above 0, and finite");
     expect_types(c, 4, {0, 1}, c.real_or("z_loss", 0) > 0 ? 2 : 1, {});
     Sizes(c).check_rest(c, 3, 1);
   }
@@ -76,8 +85,9 @@ struct CrossEntropy {
 
 // dlogits as in ops.h, 0 for an ignored label;  dx = dlogits w, dw = dlogits^T x [+ dw_acc], unless there is no such
 // output.
+template <bool capped>
 struct CrossEntropyGrad {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
+  static constexpr const char* op = capped ? ENG_OP_CAPPED_CROSS_ENTROPY_GRAD : ENG_OP_CROSS_ENTROPY_GRAD;
   Call c;
   Sizes s;
 
@@ -85,6 +95,7 @@ struct CrossEntropyGrad {
   static bool has_dw(const Call& c) { return c.out.size() != 2 && c.integer_or("no_dw", 0) == 0; }
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2, 3});
+    expect(!capped || c.real("softcap") > 0, "softcap must be above 0, and finite");
     const size_t z = has_dw(c) ? 3 : 2;
     expect_types(c, 6, {0, 1}, c.real_or("z_loss", 0) > 0 ? z + 1 : z, {1});
     if (has_dw(c)) expect_sums(c, c.in[0].dtype, {4}, {2});
@@ -110,7 +121,8 @@ struct CrossEntropyGrad {
       const bool with_dw = has_dw(c);
       const auto dlogit = [&](int64_t i, int64_t v, double logit, double lse) {
         const double softmax = std::exp(logit - lse), l = weights ? weights[i] : 1.0;
-        return l * (scale * (softmax - (v == labels[i] ? 1.0 : 0.0)) + all * z_loss * 2 * lse * softmax);
+        const double d = l * (scale * (softmax - (v == labels[i] ? 1.0 : 0.0)) + all * z_loss * 2 * lse * softmax);
+        return capped ? d * s.slope(logit) : d;
       };
       double *logits = a.scratch<double>(), *lse = logits + s.V, *row = lse + s.N;  // (V), (N), (H)
       s.expect_labels(labels);
@@ -134,7 +146,7 @@ struct CrossEntropyGrad {
         for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? dw_acc[v * s.H + h] : 0.0;
         for (int64_t i = 0; i < s.N; ++i) {
           if (labels[i] == ignored) continue;
-          const double logit = dot(x + i * s.H, w + v * s.H, s.H);
+          const double logit = s.capped(dot(x + i * s.H, w + v * s.H, s.H));
           const double d = dlogit(i, v, logit, lse[i]);
           for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(x[i * s.H + h]);
         }
@@ -143,6 +155,27 @@ struct CrossEntropyGrad {
       RealsOut(c, a, 0).set(0, loss);
       if (z_loss > 0) RealsOut(c, a, with_dw ? 3 : 2).set(0, z);
     });
+  }
+};
+
+// y = cap tanh(x / cap).
+struct Softcap {
+  static constexpr const char* op = ENG_OP_SOFTCAP;
+  Call c;
+  double cap;
+
+  explicit Softcap(const Call& call) : c(call), cap(c.real("softcap")) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0});
+    expect(c.in.size() == 1 && c.out.size() == 1 && is_real(c.in[0]) && c.out[0].dtype == c.in[0].dtype,
+           "takes x in f32 or f64, and gives y of its type");
+    expect(elements(c.out[0]) == elements(c.in[0]), "y must have the shape of x");
+    expect(c.real("softcap") > 0 && std::isfinite(c.real("softcap")), "softcap must be above 0, and finite");
+  }
+  void run(const Args& a) const {
+    const Reals x(c, a, 0);
+    const RealsOut y(c, a, 0);
+    for (int64_t i = 0; i < elements(c.in[0]); ++i) y.set(i, cap * std::tanh(x[i] / cap));
   }
 };
 
@@ -236,8 +269,9 @@ struct LabelLogprobGrad {
 }  // namespace
 
 void add_cross_entropy(List& list) {
-  list.insert(list.end(), {&common::kernel<CrossEntropy>, &common::kernel<CrossEntropyGrad>,
-                           &common::kernel<LabelLogprob>, &common::kernel<LabelLogprobGrad>});
+  list.insert(list.end(), {&common::kernel<CrossEntropy<false>>, &common::kernel<CrossEntropyGrad<false>>,
+                           &common::kernel<CrossEntropy<true>>, &common::kernel<CrossEntropyGrad<true>>,
+                           &common::kernel<Softcap>, &common::kernel<LabelLogprob>, &common::kernel<LabelLogprobGrad>});
 }
 
 }  // namespace reference

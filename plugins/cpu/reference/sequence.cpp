@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "reference.hpp"
+#include "scores.hpp"
 
 namespace reference {
 namespace {
@@ -57,14 +57,15 @@ struct RopeStep {
   }
 };
 
+template <bool window>
 struct AttentionStep {
-  static constexpr const char* op = ENG_OP_ATTENTION_STEP;
+  static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW_STEP : ENG_OP_ATTENTION_STEP;
   Call c;
   int64_t B, n, S, heads, kv_heads, D;
-  double scale;
+  Scores scores;
 
   explicit AttentionStep(const Call& call)
-      : c(call), heads(c.integer("heads")), kv_heads(c.integer("kv_heads")), scale(c.real("scale")) {
+      : c(call), heads(c.integer("heads")), kv_heads(c.integer("kv_heads")), scores(c) {
     expect(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads must be a multiple of kv_heads");
     expect(c.in[0].ndim == 3 && columns(c.in[0]) % heads == 0, "q must be (B, n, heads*D)");
     expect(c.in[3].ndim == 3 && c.in[3].dims[1] >= c.in[0].dims[1], "caches must be (B, S, kv_heads*D), S at least n");
@@ -93,19 +94,20 @@ struct AttentionStep {
       double* p = a.scratch<double>();  // (S)
       for (int64_t token = 0; token < B * n; ++token)
         for (int64_t h = 0; h < heads; ++h) {
-          const int64_t cache = token / n * S * row + h / (heads / kv_heads) * D, last = at + token % n;
+          const int64_t cache = token / n * S * row + h / (heads / kv_heads) * D, last = at + token % n,
+                        first = scores.first(last, 0);
           const Type *q = a.in<Type>(0) + (token * heads + h) * D, *k = a.out<Type>(1) + cache,
                      *v = a.out<Type>(2) + cache;
           double top = -INFINITY, sum = 0;
-          for (int64_t j = 0; j <= last; ++j) {
+          for (int64_t j = first; j <= last; ++j) {
             p[j] = 0;
             for (int64_t d = 0; d < D; ++d) p[j] += double(q[d]) * double(k[j * row + d]);
-            top = std::max(top, p[j] *= scale);
+            top = std::max(top, p[j] = scores.capped(p[j]));
           }
-          for (int64_t j = 0; j <= last; ++j) sum += p[j] = std::exp(p[j] - top);
+          for (int64_t j = first; j <= last; ++j) sum += p[j] = std::exp(p[j] - top);
           for (int64_t d = 0; d < D; ++d) {
             double o = 0;
-            for (int64_t j = 0; j <= last; ++j) o += p[j] * double(v[j * row + d]);
+            for (int64_t j = first; j <= last; ++j) o += p[j] * double(v[j * row + d]);
             a.out<Type>(0)[(token * heads + h) * D + d] = Type(o / sum);
           }
         }
@@ -116,7 +118,8 @@ struct AttentionStep {
 }  // namespace
 
 void add_sequence(List& list) {
-  list.insert(list.end(), {&common::kernel<RopeStep>, &common::kernel<AttentionStep>});
+  list.insert(list.end(),
+              {&common::kernel<RopeStep>, &common::kernel<AttentionStep<false>>, &common::kernel<AttentionStep<true>>});
 }
 
 }  // namespace reference

@@ -35,8 +35,8 @@ const Json& goldens() {
   return all;
 }
 
-ModelSource source(const Json& json) {
-  return model_of_config_json(json, "config.json", "", schemas_of(models()));
+ModelSource source(const Json& json, const std::string& plugin = "") {
+  return model_of_config_json(json, "config.json", plugin, schemas_of(models()));
 }
 
 std::string refused_of(const Json& json) {
@@ -99,8 +99,9 @@ TEST_CASE("config.json: every key that transformers writes is accounted for, wit
   for (const std::string& family : families) {
     Json written = goldens().at("families").at(family);
     if (family == "mistral" || family == "ministral") {  // by default their window bites
-      CHECK_THAT(refused_of(written), Contains("`sliding_window` is 4096, below max_position_embeddings, 131072") &&
-                                          Contains("set max_position_embeddings to 4096 in config.json"));
+      const auto own = source(written).settings;
+      CHECK(own.at("plugin").value == Value(family));
+      CHECK(own.at("sliding_window").value == Value(int64_t{4096}));
       written["max_position_embeddings"] = 4096;
     }
     INFO(family);
@@ -231,22 +232,67 @@ TEST_CASE("config.json: a window that never bites is read, any other refused wit
     CHECK_THAT(notes.front(), Contains("model_type `mistral` is read as `llama`, which computes the same"));
   }
   for (const char* window : {"63", "1", "32.0"})
-    for (const char* family : {"mistral", "ministral", "llama"})
-      CHECK_THAT(refused(file(family, fmt::format(R"(, "sliding_window": {})", window))),
-                 Contains("`sliding_window` is ") && Contains("set max_position_embeddings to "));
-  for (const char* window : {"0", "-1", "\"64\"", "true", "63.5"})
-    CHECK_THAT(refused(file("mistral", fmt::format(R"(, "sliding_window": {})", window))), Contains("no length"));
-  // The family's own default.
-  CHECK_THAT(refused(R"({"model_type": "mistral", "max_position_embeddings": 8192})"),
-             Contains("`sliding_window` is 4096"));
-  CHECK(refused(file("ministral", R"(, "sliding_window": 8, "layer_types": ["full_attention", "full_attention"])")) ==
-        "accepted");
-  CHECK_THAT(refused(file("mistral", R"(, "sliding_window": 8, "layer_types": ["full_attention"])")),
-             Contains("`sliding_window` is 8"));  // which does not look at layer_types
-  CHECK_THAT(
-      refused(file("ministral", R"(, "sliding_window": 8, "layer_types": ["full_attention", "sliding_attention"])")),
-      Contains("`sliding_window` is 8"));
+    CHECK_THAT(refused(file("llama", fmt::format(R"(, "sliding_window": {})", window))),
+               Contains("`sliding_window` is ") && Contains("set max_position_embeddings to "));
+  for (const char* window : {"0", "-1", "\"64\"", "true", "63.5"}) {
+    CHECK_THAT(refused(file("llama", fmt::format(R"(, "sliding_window": {})", window))), Contains("no length"));
+    CHECK_THAT(refused(file("mistral", fmt::format(R"(, "sliding_window": {})", window))),
+               Contains("`sliding_window` must be"));
+  }
   CHECK_THAT(refused(file("llama", R"(, "layer_types": ["linear_attention"])")), Contains("`layer_types` is"));
+}
+
+TEST_CASE("config.json: a family with a window that bites is read by its own plugin") {
+  const auto read = [](const std::string& family, const std::string& more) {
+    return source(Json::parse("{\"model_type\": \"" + family + "\"" + more + "}"));
+  };
+  const auto plugin = [](const ModelSource& model) { return std::get<std::string>(model.settings.at("plugin").value); };
+  const auto window = [](const ModelSource& model) { return model.settings.at("sliding_window").value; };
+  for (const char* family : {"mistral", "ministral", "phi3"}) {
+    const ModelSource model = read(family, R"(, "max_position_embeddings": 64, "sliding_window": 32.0)");
+    INFO(family);
+    CHECK(plugin(model) == family);
+    CHECK(window(model) == Value(int64_t{32}));
+    CHECK(model.notes.empty());
+  }
+  // The family's own default, also of other keys.
+  const ModelSource usual = read("mistral", R"(, "max_position_embeddings": 8192)");
+  CHECK(plugin(usual) == "mistral");
+  CHECK(window(usual) == Value(int64_t{4096}));
+  CHECK(usual.settings.at("num_key_value_heads").value == Value(int64_t{8}));
+  // Mistral does not look at layer_types, Ministral does.
+  const std::string two =
+      R"(, "max_position_embeddings": 64, "num_hidden_layers": 2, "sliding_window": 8, "layer_types": )";
+  CHECK(plugin(read("mistral", two + R"(["full_attention", "full_attention"])")) == "mistral");
+  CHECK(plugin(read("ministral", two + R"(["full_attention", "full_attention"])")) == "llama");
+  const ModelSource mixed = read("ministral", two + R"(["full_attention", "sliding_attention"])");
+  CHECK(plugin(mixed) == "ministral");
+  CHECK(mixed.settings.at("layer_types").value ==
+        Value(std::vector<std::string>{"full_attention", "sliding_attention"}));
+  CHECK_THAT(refused(R"({"model_type": "mistral", "max_position_embeddings": 8192, "attention_bias": true})"),
+             Contains("`attention_bias` is true; this plugin supports false"));
+}
+
+TEST_CASE("config.json: null is another value than no key, where transformers has a default") {
+  const auto read = [](const std::string& more) {
+    return source(Json::parse(R"({"model_type": "gemma2")" + more + "}"));
+  };
+  const auto usual = read("").settings, none = read(R"(, "final_logit_softcapping": null)").settings;
+  CHECK(usual.at("attn_logit_softcapping").value == Value(50.0));
+  CHECK(usual.at("final_logit_softcapping").value == Value(30.0));
+  CHECK(none.at("attn_logit_softcapping").value == Value(50.0));
+  CHECK_FALSE(none.count("final_logit_softcapping"));
+  // An export writes it back.
+  const auto written = [](const std::string& plugin, const std::map<std::string, Setting>& settings) {
+    const PluginSchema& s = models().find(ENG_MODEL_KIND, plugin)->schema;
+    return write_config_json(Section("model", settings), s.options, *s.pretrained, "float32", Json::object());
+  };
+  const Json out = written("gemma2", none);
+  CHECK((out.contains("final_logit_softcapping") && out.get("final_logit_softcapping").is_null()));
+  CHECK(out.get("attn_logit_softcapping") == Json(50.0));
+  const Json mistral = written(
+      "mistral", source(Json::parse(R"({"model_type": "mistral", "sliding_window": null})"), "mistral").settings);
+  CHECK((mistral.contains("sliding_window") && mistral.get("sliding_window").is_null()));
 }
 
 TEST_CASE("config.json: Qwen2's window has no effect unless it is switched on") {
@@ -280,8 +326,7 @@ TEST_CASE("config.json: a family that computes the same is read with its own def
   CHECK(refused(R"({"model_type": "llama", "architectures": ["LLaMAForCausalLM"]})") == "accepted");
   CHECK_THAT(refused(R"({"model_type": "llama", "architectures": ["MistralForCausalLM"]})"),
              Contains("`architectures`"));
-  for (const auto& [family, part] : {std::pair("gemma2", "capped scores"),
-                                     {"gemma", "scaled embeddings"},
+  for (const auto& [family, part] : {std::pair("gemma", "scaled embeddings"),
                                      {"mamba2", "another model than Mamba-1"},
                                      {"mixtral", "experts"},
                                      {"olmo3", "windows of attention"}}) {

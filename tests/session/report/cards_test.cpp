@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/ops_attention.h"
 #include "session/planning/fit/search.hpp"
 #include "session/planning/fits.hpp"
 #include "session/report/context.hpp"
@@ -240,6 +241,13 @@ TEST_CASE("the peak time of a token is that of 6 FLOPs per parameter that multip
   eng::Target unknown = bf16.target;
   unknown.info.peak_bf16 = 0;
   CHECK(eng::seconds_at_peak(bf16.model, unknown) == 0);
+  // With a window of 4, queries see 1 + 2 + 3 + 13 * 4 keys in the place of 1 + 2 + ... + 16.
+  eng::Model windowed = f32.model;
+  for (auto& [number, tmpl] : windowed.templates)
+    for (eng::Node& node : tmpl.graph.nodes)
+      if (node.op->id == std::string(ENG_OP_ATTENTION))
+        node.op = &eng::op(ENG_OP_ATTENTION_WINDOW), node.attrs.list.push_back({"window", 4, 0});
+  CHECK(eng::seconds_at_peak(windowed, f32.target) == Approx((6 * multiplied + attention * 58 / 136) / 19.5e12));
 }
 
 TEST_CASE("a report says what fits where, and what bounds a step") {

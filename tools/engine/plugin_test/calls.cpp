@@ -3,9 +3,9 @@
 
 #include <cmath>
 #include <map>
-#include <set>
 
-#include "engine/ops.h"
+#include "engine/ops_attention.h"
+#include "engine/ops_softcap.h"
 #include "engine/packed.h"
 
 namespace eng::plugin_test {
@@ -99,6 +99,30 @@ void attention_inputs(Draw& d, int64_t length) {
   const int64_t kv = d.pick(1, 3), heads = kv * d.pick(1, 3), size = d.pick(1, 9) * (d.flip() ? 2 : 8);
   d.floats({d.b, length, heads * size}), d.floats({d.b, length, kv * size}), d.floats({d.b, length, kv * size});
   d.whole("heads", heads), d.whole("kv_heads", kv), d.real("scale", 1 / std::sqrt(static_cast<double>(size)));
+}
+
+void attention(Draw& d, bool window) {
+  d.rows(), attention_inputs(d, d.t);
+  if (window) d.whole("window", d.flip() ? 0 : d.pick(2, d.t + 1)), d.real("softcap", d.pick(0, 2));
+  if (d.form) d.segments();
+}
+
+void attention_grad(Draw& d, const char* forward) {
+  attention(d, forward != std::string(ENG_OP_ATTENTION));
+  std::vector<Array> given = d.in, made = result(d, forward, given, d.attrs);
+  d.in = {normal(d.random, given[0].desc), given[0], given[1], given[2], made[0], made[1]};
+  if (d.form) d.in.push_back(given[3]);
+}
+
+void attention_step(Draw& d, bool window) {
+  d.rows();
+  const int64_t n = d.pick(1, d.t);
+  attention_inputs(d, n);
+  if (window) d.whole("window", d.flip() ? 0 : d.pick(2, d.t + 1)), d.real("softcap", d.pick(0, 2));
+  eng_desc cache = d.in[1].desc;
+  cache.dims[1] = d.t;
+  d.in.push_back(normal(d.random, cache)), d.in.push_back(normal(d.random, cache));
+  d.counters(d.pick(0, d.t - n));
 }
 
 void act(Draw& d) {
@@ -215,29 +239,12 @@ const std::map<std::string, Maker>& makers() {
          d.floats({d.b, n, heads * size}), d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.t, size})));
          d.counters(d.pick(0, d.t - n)), d.whole("heads", heads), d.whole("inverse", 0);
        }},
-      {ENG_OP_ATTENTION,
-       [](Draw& d) {
-         d.rows(), attention_inputs(d, d.t);
-         if (d.form) d.segments();
-       }},
-      {ENG_OP_ATTENTION_GRAD,
-       [](Draw& d) {
-         d.rows(), attention_inputs(d, d.t);
-         if (d.form) d.segments();
-         std::vector<Array> given = d.in, made = result(d, ENG_OP_ATTENTION, given, d.attrs);
-         d.in = {normal(d.random, given[0].desc), given[0], given[1], given[2], made[0], made[1]};
-         if (d.form) d.in.push_back(given[3]);
-       }},
-      {ENG_OP_ATTENTION_STEP,
-       [](Draw& d) {
-         d.rows();
-         const int64_t n = d.pick(1, d.t);
-         attention_inputs(d, n);
-         eng_desc cache = d.in[1].desc;
-         cache.dims[1] = d.t;
-         d.in.push_back(normal(d.random, cache)), d.in.push_back(normal(d.random, cache));
-         d.counters(d.pick(0, d.t - n));
-       }},
+      {ENG_OP_ATTENTION, [](Draw& d) { attention(d, false); }},
+      {ENG_OP_ATTENTION_WINDOW, [](Draw& d) { attention(d, true); }},
+      {ENG_OP_ATTENTION_GRAD, [](Draw& d) { attention_grad(d, ENG_OP_ATTENTION); }},
+      {ENG_OP_ATTENTION_WINDOW_GRAD, [](Draw& d) { attention_grad(d, ENG_OP_ATTENTION_WINDOW); }},
+      {ENG_OP_ATTENTION_STEP, [](Draw& d) { attention_step(d, false); }},
+      {ENG_OP_ATTENTION_WINDOW_STEP, [](Draw& d) { attention_step(d, true); }},
       {ENG_OP_GATED,
        [](Draw& d) {
          d.rows(), d.floats({d.b, d.t, d.width()}), d.like(0), act(d);
@@ -325,6 +332,12 @@ const std::map<std::string, Maker>& makers() {
        }},
       {ENG_OP_CROSS_ENTROPY, [](Draw& d) { entropy(d, false); }},
       {ENG_OP_CROSS_ENTROPY_GRAD, [](Draw& d) { entropy(d, true); }},
+      {ENG_OP_CAPPED_CROSS_ENTROPY, [](Draw& d) { entropy(d, false), d.real("softcap", 2); }},
+      {ENG_OP_CAPPED_CROSS_ENTROPY_GRAD, [](Draw& d) { entropy(d, true), d.real("softcap", 2); }},
+      {ENG_OP_SOFTCAP,
+       [](Draw& d) {
+         d.rows(), d.f32({d.b, d.t, d.width()}), d.real("softcap", 2);
+       }},
       {ENG_OP_LABEL_LOGPROB, [](Draw& d) { logprob(d, false); }},
       {ENG_OP_LABEL_LOGPROB_GRAD, [](Draw& d) { logprob(d, true); }},
       {ENG_OP_MATMUL, product},
@@ -404,14 +417,6 @@ void scaler(Draw& d) {
 
 }  // namespace
 
-uint32_t forms_of(const std::string& id) {
-  static const std::map<std::string, uint32_t> forms = {
-      {ENG_OP_ROPE, 2},           {ENG_OP_ATTENTION, 2},     {ENG_OP_ATTENTION_GRAD, 2},    {ENG_OP_POSITIONS, 2},
-      {ENG_OP_POSITIONS_GRAD, 2}, {ENG_OP_CROSS_ENTROPY, 4}, {ENG_OP_CROSS_ENTROPY_GRAD, 4}};
-  const auto found = forms.find(id);
-  return found == forms.end() ? 1 : found->second;
-}
-
 std::optional<Case> standard_case(const std::string& id, int32_t dtype, uint32_t form, Random& random,
                                   const Forward& forward) {
   const auto maker = makers().find(id);
@@ -422,15 +427,6 @@ std::optional<Case> standard_case(const std::string& id, int32_t dtype, uint32_t
   Case out{make_call(op(id), draw.in, {draw.attrs}), draw.in};
   if (draw.out_dtype) out.call.out[0].dtype = draw.out_dtype;
   return out;
-}
-
-bool is_exact(const std::string& id) {
-  static const std::set<std::string> exact = {
-      ENG_OP_SCALE,   ENG_OP_CAST, ENG_OP_POSITIONS,   ENG_OP_DROPOUT, ENG_OP_BEGIN,      ENG_OP_GET_ROW,
-      ENG_OP_PUT_ROW, ENG_OP_COPY, ENG_OP_SUM_SQUARES, ENG_OP_FINISH,  ENG_OP_LOSS_SCALE, ENG_OP_SCALER,
-      ENG_OP_ADAMW,   ENG_OP_SGD,  ENG_OP_FOLD,        ENG_OP_RESHAPE, ENG_OP_TRANSPOSE,  ENG_OP_SPLIT,
-      ENG_OP_CONCAT,  ENG_OP_PACK, ENG_OP_UNPACK};
-  return exact.count(id) > 0;
 }
 
 }  // namespace eng::plugin_test

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../../../common/simd/exp.hpp"
+#include "../../../common/simd/tanh.hpp"
 #include "norm.hpp"
 
 namespace cpu {
@@ -21,13 +22,21 @@ SIMD_INLINE inline float load_one(const T* p) {
     return sum(load_some(p, 1));
 }
 
-// o = softmax(scale q k^T) v. Reading k and v takes the time, so each of their rows is read from memory once and used
-// for all the heads: first all scores, then the softmax of each head, then o as a sum over the rows of v in order.
+// o = softmax(scale q k^T) v, with a cap softmax(cap tanh(scale q k^T / cap)) v. Reading k and v takes the time, so
+// each of their rows is read from memory once and used for all the heads: first all scores, then the softmax of each
+// head, then o as a sum over the rows of v in order.
 template <class T>
 void attend(const attend_call<T>& c) {
   for (int64_t j = 0; j < c.keys; ++j)
     for (int64_t h = 0; h < c.heads; ++h)
       c.scores[h * c.keys + j] = c.scale * dot(c.q + h * c.d, c.k + j * c.stride, c.d);
+  if (c.cap != 0.0f) {
+    const float cap = c.cap, inverse = 1.0f / cap;
+    float* const s = c.scores;
+    for_lanes(c.heads * c.keys, [=](int64_t i, auto k) SIMD_INLINE {
+      store(s + i, splat(cap) * tanh(splat(inverse) * load(s + i, k)), k);
+    });
+  }
   for (int64_t h = 0; h < c.heads; ++h) {
     float* const p = c.scores + h * c.keys;
     float top = p[0];

@@ -84,7 +84,7 @@ struct attend_call {
   T* o;
   float *sums, *scores;            // sums (heads, d), may be o; scores (heads, keys)
   int64_t heads, d, keys, stride;  // stride: from one row of a cache to the next
-  float scale;
+  float scale, cap;                // cap: 0 for none
 };
 
 // y (m, n) = x (m, k) w (n, k)^T + bias, for few rows m
