@@ -114,12 +114,16 @@ extern "C" {
  * With z_loss there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v).
  * The model makes it a term (engine/build.h) of just this weight.
  * Outputs are the loss, or terms of it; no op may read them.
+ * Rows that only pad w: with the attribute `vocabulary`, ids are below it, and softmax is over its logits alone. The
+ * rows of w behind are zeros. They change no result, and those of a gradient dw are those of dw_acc, or zeros: a kernel
+ * may include them in its products or leave them out. Only the engine adds the attribute, also to eng.label_logprob/1
+ * and to both gradients, for a device whose option `pad_vocabulary` is above 1.
  * in: x (B, T, H), w (V, H), labels (B, T) i32, [loss_weights (B, T) f32]; out: loss (1) f32, with z_loss z (1) f32.
- * attr: z_loss f (0: no such output). Chowdhery et al. 2022, section 5 (z loss). */
+ * attrs: z_loss f (0: no such output), vocabulary i (absent: V). Chowdhery et al. 2022, section 5 (z loss). */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
 /* Log-probabilities of labels: log softmax(x w^T)[label], 0 for the label -100; chunked like eng.cross_entropy/1, and so
  * is the gradient, which computes the logits again. Any op may read them. It has no rule for a running sequence.
- * in: x (B, T, H), w (V, H), labels (B, T) i32; out: logprobs (B, T) f32. */
+ * in: x (B, T, H), w (V, H), labels (B, T) i32; out: logprobs (B, T) f32. attr: vocabulary i (absent: V). */
 #define ENG_OP_LABEL_LOGPROB "eng.label_logprob/1"
 
 #define ENG_ACT_SILU 1
@@ -171,11 +175,11 @@ extern "C" {
  * in: x, w, labels, scalars, [dw_acc], [loss_weights]; out: loss (1) (a sum without s), dx (B, T, H), dw (V, H), in
  * place of dw_acc, and last, with z_loss, z (1) (likewise).
  * attrs: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc), weight f (absent: 1), z_loss f (absent
- * or 0: no output z). */
+ * or 0: no output z), vocabulary i (absent: V). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 /* dlogits = dy * (onehot(label) - softmax), 0 for the label -100.
  * in: x, w, labels, dy (B, T) f32, [dw_acc]; out: dx (B, T, H), dw (V, H), in place of dw_acc.
- * attr: no_dw i (1: there is no output dw, and no dw_acc). */
+ * attrs: no_dw i (1: there is no output dw, and no dw_acc), vocabulary i (absent: V). */
 #define ENG_OP_LABEL_LOGPROB_GRAD "eng.label_logprob_grad/1"
 
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only ---------------------- */
