@@ -108,16 +108,12 @@ extern "C" {
  * al. 2014. */
 #define ENG_OP_DROPOUT "eng.dropout/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in chunks of tokens, so that the logits never exist as
- * a whole. The kernel chooses the chunk from the shapes.
- * With loss weights, what a token adds to an output is multiplied by its weight. They do not change how many labels
- * count, by whose number the loss is divided.
- * With z_loss there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v).
- * The model makes it a term (engine/build.h) of just this weight.
- * Outputs are the loss, or terms of it; no op may read them.
- * Rows that only pad w: with the attribute `vocabulary`, ids are below it, and softmax is over its logits alone. The
- * rows of w behind are zeros. They change no result, and those of a gradient dw are those of dw_acc, or zeros: a kernel
- * may include them in its products or leave them out. Only the engine adds the attribute, also to eng.label_logprob/1
- * and to both gradients, for a device whose option `pad_vocabulary` is above 1.
+ * a whole. The kernel chooses the chunk from the shapes. With loss weights, what a token adds to an output is
+ * multiplied by its weight. They do not change how many labels count, by whose number the loss is divided. With z_loss
+ * there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v). The model makes
+ * it a term (engine/build.h) of just this weight. Outputs are the loss, or terms of it; no op may read them.
+ * With vocabulary, ids and logits are below it, and the rows of w behind are zeros: a kernel may multiply them, too. In
+ * dw they are those of dw_acc, or zeros. Only the engine adds it, for a device whose option pad_vocabulary is above 1.
  * in: x (B, T, H), w (V, H), labels (B, T) i32, [loss_weights (B, T) f32]; out: loss (1) f32, with z_loss z (1) f32.
  * attrs: z_loss f (0: no such output), vocabulary i (absent: V). Chowdhery et al. 2022, section 5 (z loss). */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
