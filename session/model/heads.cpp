@@ -40,8 +40,7 @@ void pad_heads(Model& model, int64_t multiple) {
       for (Node* node : heads) node->attrs.list.push_back({"vocabulary", own, 0});
       for (const Block& block : model.blocks) {
         if (block.tmpl != tmpl) continue;
-        Parameter& parameter = model.params[block.params[weight.index]];
-        parameter.padded = parameter.desc, parameter.padded.dims[0] = rows;
+        model.params[block.params[weight.index]].zero_rows = static_cast<uint32_t>(rows - own);
       }
     }
 }
@@ -52,10 +51,10 @@ std::vector<PaddedHead> padded_heads(const Model& model) {
   for (const Block& block : model.blocks)
     for (size_t k = 0; k < block.params.size(); ++k) {
       const Parameter& p = model.params[block.params[k]];
-      if (!p.padded.ndim || !told.insert(block.params[k]).second) continue;
+      if (!p.zero_rows || !told.insert(block.params[k]).second) continue;
       const Template& t = model.templates.at(block.tmpl);
-      const int64_t zeros = count(p.padded) - count(p.desc);
-      out.push_back({p.name, p.desc.dims[0], p.padded.dims[0], zeros,
+      const int64_t zeros = count(p.held()) - count(p.desc);
+      out.push_back({p.name, p.desc.dims[0], p.held().dims[0], zeros,
                      static_cast<uint64_t>(zeros) * dtype_size(t.graph.value(t.params[k]).desc.dtype)});
     }
   return out;

@@ -34,7 +34,7 @@ uint64_t elements(const eng::Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("padded heads: the same bits for each model, strategy and number of ranks") {
+TEST_CASE("padded heads: the same bits for each model, strategy and number of ranks", "[.slow]") {
   for (const char* model : {"llama", "llama-tied", "opt", "mamba", "odd", "odd-tied"})
     for (const uint32_t world : {1U, 2U}) {
       Group g;
@@ -50,7 +50,7 @@ TEST_CASE("padded heads: the same bits for each model, strategy and number of ra
     }
 }
 
-TEST_CASE("padded heads: the same bits for each precision and optimizer") {
+TEST_CASE("padded heads: the same bits for each precision and optimizer", "[.slow]") {
   for (const char* model : {"llama", "opt"})
     for (const char* precision : {"half-bf16", "bf16", "fp16\ninitial_scale_power = 30", "bf16_sr"})
       for (const char* optimizer :
@@ -67,7 +67,7 @@ TEST_CASE("padded heads: the same bits for each precision and optimizer") {
       }
 }
 
-TEST_CASE("padded heads: the same bits wherever states live") {
+TEST_CASE("padded heads: the same bits wherever states live", "[.slow]") {
   for (const char* model : {"llama", "llama-tied"})
     for (const uint32_t world : {1U, 2U}) {
       Group g;
@@ -86,15 +86,34 @@ TEST_CASE("padded heads: the same bits wherever states live") {
     }
 }
 
-TEST_CASE("padded heads: frozen ones, and those of LoRA and a reference's") {
-  Group g;
-  g.freeze = "'lm_head.weight'";
-  all_equal(g, {{}, padded({}, 100)});
-  g.freeze = "";
-  g.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 2\n";
+TEST_CASE("padded heads: the same bits over strategies, tiers and recomputation") {
+  for (const char* model : {"llama", "llama-tied", "opt"}) {
+    Group g;
+    g.model = model;
+    Draw far;
+    far.strategy = "zero3", far.bucket = 1, far.recompute = "policy = 'full'";
+    far.offload = "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\nactivations = 'host'\n";
+    all_equal(g, {{}, padded({}, 100), padded(far, 500)});
+    g.world = 1;
+    all_equal(g, {{}, padded({}, 100), padded(far, 500)});
+  }
+}
+
+TEST_CASE("padded heads: frozen ones, those beside LoRA, and those of preferences with a reference") {
   Draw zero2;
   zero2.strategy = "zero2";
-  all_equal(g, {{}, padded({}, 100), padded(zero2, 100)});
+  Group g;
+  const auto same = [&] { all_equal(g, {{}, padded({}, 100), padded(zero2, 100)}); };
+  g.freeze = "'lm_head.weight'";
+  same();
+  g.freeze = "";
+  g.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 2\ntargets = ['*.q_proj']\n";
+  same();
+  g.transforms = "[loss]\nplugin = 'preference'\nkind = 'dpo'\n[reference]\nfrom = 'start'\n";
+  same();
+  const eng::Plan some = plan(g, padded({}, 100)).plans[0];
+  CHECK(rows_of(some, ENG_OP_LABEL_LOGPROB) == std::set<int64_t>{100});
+  CHECK(rows_of(some, ENG_OP_LABEL_LOGPROB_GRAD) == std::set<int64_t>{100});
 }
 
 TEST_CASE("padded heads: rows in memory are padded, and nothing else is larger") {
