@@ -23,9 +23,15 @@ std::string wrong_loss_weights(const Call& c, uint32_t k) {
   return c.has(k) && !same(c.in(k), like) ? "loss weights must be (B, T) f32" : "";
 }
 
+// The rows of w that stand for ids; the others only pad it.
+int64_t vocabulary(const Call& c) {
+  return c.i("vocabulary", c.in(1).dims[0]);
+}
+
 std::string wrong_head(const Call& c) {
   const eng_desc &x = c.in(0), &w = c.in(1), &labels = c.in(2);
   if (x.ndim != 3 || w.ndim != 2 || last(x) != w.dims[1]) return "x (B, T, H) needs w (V, H)";
+  if (vocabulary(c) < 1 || vocabulary(c) > w.dims[0]) return "vocabulary must be 1 to the number of rows of w";
   if (!same(labels, make_desc(ENG_I32, {x.dims[0], x.dims[1]}))) return "labels must be (B, T) i32";
   return "";
 }
@@ -42,7 +48,15 @@ std::string cross_entropy(const Call& c, Descs& out) {
 }
 
 double cross_entropy_work(const Call& c) {
-  return 2.0 * static_cast<double>(count(c.in(0))) * static_cast<double>(c.in(1).dims[0]);
+  return 2.0 * static_cast<double>(count(c.in(0))) * static_cast<double>(vocabulary(c));
+}
+
+// The attributes of a gradient that it shares with its op.
+Attrs attrs_of_head(const Gradient& g, bool dw) {
+  Attrs attrs;
+  if (!dw) attrs.push_back({"no_dw", 1, 0});
+  if (const int64_t v = g.i("vocabulary")) attrs.push_back({"vocabulary", v, 0});
+  return attrs;
 }
 
 void loss_backward(Gradient& g, const std::string& op, const char* gradient, Attrs attrs) {
@@ -51,7 +65,7 @@ void loss_backward(Gradient& g, const std::string& op, const char* gradient, Att
   if (meant != z)
     throw Refused{ENG_INVALID, op + ": its second output must be a term of the loss of weight z_loss = " +
                                    text_of(meant) + ", not " + text_of(z)};
-  if (!dw) attrs.push_back({"no_dw", 1, 0});
+  for (const auto& attr : attrs_of_head(g, dw)) attrs.push_back(attr);
   if (weight != 1) attrs.push_back({"weight", 0, weight});
   if (z != 0) attrs.push_back({"z_loss", 0, z});
   Ids in = {g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0};
@@ -97,7 +111,7 @@ std::string cross_entropy_grad(const Call& c, Descs& out) {
 
 // The logits, dx and dw.
 double cross_entropy_grad_work(const Call& c) {
-  return (c.i("no_dw") ? 4.0 : 6.0) * static_cast<double>(count(c.in(0))) * static_cast<double>(c.in(1).dims[0]);
+  return (c.i("no_dw") ? 4.0 : 6.0) * static_cast<double>(count(c.in(0))) * static_cast<double>(vocabulary(c));
 }
 
 // Logits, which the host reads, are as wide as losses.
@@ -128,10 +142,8 @@ std::string label_logprob(const Call& c, Descs& out) {
 
 void label_logprob_backward(Gradient& g) {
   const bool dw = g.wants(1);
-  Attrs attrs;
-  if (!dw) attrs.push_back({"no_dw", 1, 0});
-  const Ids d =
-      g.emit(1 + dw, ENG_OP_LABEL_LOGPROB_GRAD, {g.in(0), g.in(1), g.in(2), g.d_out(0), dw ? g.take(1) : 0}, attrs);
+  const Ids d = g.emit(1 + dw, ENG_OP_LABEL_LOGPROB_GRAD, {g.in(0), g.in(1), g.in(2), g.d_out(0), dw ? g.take(1) : 0},
+                       attrs_of_head(g, dw));
   if (g.wants(0)) g.give(0, d[0]);
   if (dw) g.give(1, d[1]);
 }

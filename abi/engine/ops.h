@@ -108,18 +108,18 @@ extern "C" {
  * al. 2014. */
 #define ENG_OP_DROPOUT "eng.dropout/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in chunks of tokens, so that the logits never exist as
- * a whole. The kernel chooses the chunk from the shapes.
- * With loss weights, what a token adds to an output is multiplied by its weight. They do not change how many labels
- * count, by whose number the loss is divided.
- * With z_loss there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v).
- * The model makes it a term (engine/build.h) of just this weight.
- * Outputs are the loss, or terms of it; no op may read them.
+ * a whole. The kernel chooses the chunk from the shapes. With loss weights, what a token adds to an output is
+ * multiplied by its weight. They do not change how many labels count, by whose number the loss is divided. With z_loss
+ * there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v). The model makes
+ * it a term (engine/build.h) of just this weight. Outputs are the loss, or terms of it; no op may read them.
+ * With vocabulary, ids and logits are below it, and the rows of w behind are zeros: a kernel may multiply them, too. In
+ * dw they are those of dw_acc, or zeros. Only the engine adds it, for a device whose option pad_vocabulary is above 1.
  * in: x (B, T, H), w (V, H), labels (B, T) i32, [loss_weights (B, T) f32]; out: loss (1) f32, with z_loss z (1) f32.
- * attr: z_loss f (0: no such output). Chowdhery et al. 2022, section 5 (z loss). */
+ * attrs: z_loss f (0: no such output), vocabulary i (absent: V). Chowdhery et al. 2022, section 5 (z loss). */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
 /* Log-probabilities of labels: log softmax(x w^T)[label], 0 for the label -100; chunked like eng.cross_entropy/1, and so
  * is the gradient, which computes the logits again. Any op may read them. It has no rule for a running sequence.
- * in: x (B, T, H), w (V, H), labels (B, T) i32; out: logprobs (B, T) f32. */
+ * in: x (B, T, H), w (V, H), labels (B, T) i32; out: logprobs (B, T) f32. attr: vocabulary i (absent: V). */
 #define ENG_OP_LABEL_LOGPROB "eng.label_logprob/1"
 
 #define ENG_ACT_SILU 1
@@ -171,11 +171,11 @@ extern "C" {
  * in: x, w, labels, scalars, [dw_acc], [loss_weights]; out: loss (1) (a sum without s), dx (B, T, H), dw (V, H), in
  * place of dw_acc, and last, with z_loss, z (1) (likewise).
  * attrs: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc), weight f (absent: 1), z_loss f (absent
- * or 0: no output z). */
+ * or 0: no output z), vocabulary i (absent: V). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 /* dlogits = dy * (onehot(label) - softmax), 0 for the label -100.
  * in: x, w, labels, dy (B, T) f32, [dw_acc]; out: dx (B, T, H), dw (V, H), in place of dw_acc.
- * attr: no_dw i (1: there is no output dw, and no dw_acc). */
+ * attrs: no_dw i (1: there is no output dw, and no dw_acc), vocabulary i (absent: V). */
 #define ENG_OP_LABEL_LOGPROB_GRAD "eng.label_logprob_grad/1"
 
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only ---------------------- */

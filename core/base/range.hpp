@@ -13,6 +13,10 @@ struct Range {
   uint64_t end() const { return first + count; }
   bool operator==(const Range&) const = default;
 };
+// The least multiple of `to` that is at least n.
+inline uint64_t up(uint64_t n, uint64_t to) {
+  return (n + to - 1) / to * to;
+}
 // The elements that are in both.
 inline Range overlap(const Range& a, const Range& b) {
   const uint64_t first = std::max(a.first, b.first);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/memory/layout.hpp"
 
-#include <algorithm>
 #include <numeric>
 #include <tuple>
 
@@ -9,10 +8,6 @@
 
 namespace eng {
 namespace {
-
-uint64_t round_up(uint64_t n, uint64_t to) {
-  return (std::max<uint64_t>(n, 1) + to - 1) / to * to;
-}
 
 using Span = std::pair<uint64_t, uint64_t>;  // begin and end
 
@@ -109,7 +104,8 @@ Items items_of(const Plan& plan, const Program& program) {
         if (index[v.buffer] == SIZE_MAX) {
           index[v.buffer] = items.size();
           Item& item = items.emplace_back();
-          item.id = v.buffer, item.size = round_up(b.bytes, alignment), item.scratch = b.line == Line::workspace;
+          item.id = v.buffer, item.size = up(std::max<uint64_t>(b.bytes, 1), alignment),
+          item.scratch = b.line == Line::workspace;
           item.align = alignment;
           item.earliest = order.before[a];
           item.time.first = now, item.first_part = s;
@@ -178,7 +174,7 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, T
     uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
     for (const auto& [begin, end] : conflicts) {
       if (begin >= at + item.size && begin - at < best_gap) best = at, best_gap = begin - at;
-      at = std::max(at, round_up(end, item.align));
+      at = std::max(at, up(end, item.align));
     }
     if (best == UINT64_MAX) best = at;
     out.offsets[k] = best;
@@ -257,7 +253,7 @@ void place_buffers(Plan& plan) {
     if (buffer.persistent) {
       Arena& arena = plan.arenas[buffer.arena];
       buffer.offset = arena.persistent;
-      arena.persistent += round_up(buffer.bytes, page);
+      arena.persistent += up(std::max<uint64_t>(buffer.bytes, 1), page);
     }
   std::vector<uint64_t> top(plan.arenas.size(), 0);
   for (const Program& program : plan.programs) {

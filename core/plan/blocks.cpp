@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/blocks.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "engine/ops.h"
@@ -51,6 +50,12 @@ bool other_seeds_read(const Template& t, Id root, size_t n, const std::vector<si
 View shaped(const View& view, eng_desc desc) {
   desc.dtype = view.desc.dtype;
   return reshape(view, desc);
+}
+
+// A weight as the template of a block reads it, which may see fewer rows than there are; absent while it is not leased.
+View weight_of(const MicroBatch& batch, const Block& block, const Symbol& v) {
+  const View& all = (*batch.weights)[block.params[v.index]];
+  return all.buffer ? shaped(all, v.desc) : all;
 }
 
 // A state is overwritten only by an op that must work in place, which was emitted to write it.
@@ -123,7 +128,7 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
       case SymbolKind::input:
         return inputs[v.index];
       case SymbolKind::param:
-        return (*batch.weights)[block.params[v.index]];
+        return weight_of(batch, block, v);
       case SymbolKind::batch:
         return batch.fields.at(v.index);
       case SymbolKind::constant:
@@ -355,7 +360,7 @@ std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
       for (size_t k = 0; k < t.inputs.size(); ++k) env[t.inputs[k]] = values[k];
     }
     if (batch.before_pass) batch.before_pass();
-    for (size_t k = 0; k < t.params.size(); ++k) env[t.params[k]] = (*batch.weights)[model_.blocks[b].params[k]];
+    for (Id p : t.params) env[p] = weight_of(batch, model_.blocks[b], t.graph.value(p));
     emitter_.label(Phase::backward, model_.blocks[b].name);
     for (size_t k = 0; k < t.seeds.size(); ++k) {
       if (!t.seeds[k]) continue;

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/emitter.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <string_view>
-#include <utility>
 
-#include "core/base/error.hpp"
-#include "core/base/range.hpp"
-#include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 
 namespace eng {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/homes.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 namespace eng {
 
 Homes::Homes(const PlanRequest& request, Plan& plan, Emitter& emitter)

@@ -40,6 +40,8 @@ class Homes : public Units {
   bool publishes_late(size_t u) const {
     return r_.overlap && r_.train && !r_.job && !frozen(u) && !plan_.ranks.single() && master[u].part != weight[u].part;
   }
+  // The ranges of a unit whose squares the global norm adds: spare ones would only move the others.
+  std::vector<Range> counted(size_t u) const { return frozen(u) ? std::vector<Range>() : outside(u, &Homes::spare); }
   // The bytes of the whole gradient that the update of a unit leases: where ranks have parts of it, and either all keep
   // the whole master, or the optimizer updates whole parameters.
   uint64_t update_lease(size_t u) const {

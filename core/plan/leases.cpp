@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/leases.hpp"
 
-#include <algorithm>
-
-#include "core/base/error.hpp"
-
 namespace eng {
 
 // The acquisition at hand takes over n bytes of a released lease.

@@ -2,8 +2,6 @@
 // Leases: temporary memory for a piece of a state, within one budget per place.
 #pragma once
 
-#include <deque>
-
 #include "core/plan/emitter.hpp"
 
 namespace eng {

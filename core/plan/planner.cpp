@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/planner.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
-#include <utility>
-
-#include "core/base/error.hpp"
 #include "core/plan/blocks.hpp"
 #include "core/plan/hooks.hpp"
 #include "core/plan/observe.hpp"
@@ -15,7 +8,6 @@
 #include "core/plan/prefill.hpp"
 #include "core/plan/update.hpp"
 #include "core/plan/waits.hpp"
-#include "core/tensor/dtype.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/ops.h"
 
@@ -40,7 +32,7 @@ class Planner {
     observing_.start(homes_, exchange_);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const size_t u = homes_.unit_of(p);
-      weights_.push_back(homes_.leased(u) ? View{} : homes_.parameter(homes_.weight[u].view, p));
+      weights_.push_back(homes_.leased(u) ? View{} : homes_.parameter(homes_.weight[u].view, p, true));
     }
   }
 
@@ -94,7 +86,8 @@ class Planner {
     batch.before_pass = [this, &leases, demand, ahead = prefetch.get(), k = size_t{0}]() mutable {
       ahead->before(k);
       for (size_t u : demand.weights(k))
-        for (uint32_t p : homes_.unit(u).params) weights_[p] = homes_.parameter(leases.find({ENG_ROLE_WEIGHT, u}), p);
+        for (uint32_t p : homes_.unit(u).params)
+          weights_[p] = homes_.parameter(leases.find({ENG_ROLE_WEIGHT, u}), p, true);
       ++k;
     };
     return prefetch;
@@ -233,7 +226,7 @@ class Planner {
               leases.acquire({ENG_ROLE_PARTIAL, u}, "fresh gradient " + homes_.unit(u).name, Line::gradients, desc);
         for (const Range& r : homes_.padding(u)) emit_.zero(slice(fresh[u], r.first, r.count));
       }
-      return homes_.parameter(fresh[u], p);
+      return homes_.parameter(fresh[u], p, true);
     };
     batch.after_backward = [&](uint32_t block) {
       for (size_t u : homes_.units_of(block)) {

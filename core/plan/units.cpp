@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/units.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "core/plan/emitter.hpp"
@@ -14,7 +13,6 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
     return std::pair((model_.params[p].flags & ENG_PARAM_FP32) | packed, rules_.of(p).sort);
   };
   const Model& model = model_;
-  const uint64_t grid = chunk * plan.ranks.data_size();
   std::vector<char> taken(model.params.size(), 0);
   unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
   for (uint32_t b = 0; b < model.blocks.size(); ++b) {
@@ -30,9 +28,9 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
         unit.count += padded(p).count;
       }
       if (unit.params.empty()) continue;
-      unit.count = std::max<uint64_t>(1, (unit.count + grid - 1) / grid) * grid;
+      unit.count = std::max(up(unit.count, grid()), grid());
       const bool moves = plan.ranks.data_size() > 1 || plan.has_tiers();
-      unit.piece = !moves ? unit.count : std::clamp(request.bucket / 4 / grid * grid, grid, unit.count);
+      unit.piece = !moves ? unit.count : std::clamp(request.bucket / 4 / grid() * grid(), grid(), unit.count);
       plan.units.push_back(std::move(unit));
     }
   }
@@ -78,34 +76,34 @@ Range Units::elements(uint32_t p) const {
 }
 
 Range Units::padded(uint32_t p) const {
-  Range r = elements(p);
-  r.count = (r.count + chunk - 1) / chunk * chunk;
-  return r;
+  return {offset_of_[p], spare(p).end() - offset_of_[p]};
 }
 
-std::vector<Range> Units::padding(size_t u) const {
-  std::vector<Range> out;
-  uint64_t end = 0;
-  auto gap = [&](uint64_t to) {
-    if (to > end) out.push_back({end, to - end});
-  };
-  for (uint32_t p : unit(u).params) {
-    gap(offset_of_[p]);
-    end = offset_of_[p] + elements(p).count;
-  }
-  gap(unit(u).count);
+Range Units::spare(uint32_t p) const {
+  const uint64_t own = up(elements(p).count, chunk), all = static_cast<uint64_t>(eng::count(model_.params[p].held()));
+  return {offset_of_[p] + own, all > own ? up(all - own, grid()) : 0};
+}
+
+std::vector<Range> Units::outside(size_t u, Range (Units::*of)(uint32_t) const) const {
+  std::vector<Range> out{{0, unit(u).count}};
+  for (uint32_t p : unit(u).params)
+    if (const Range r = (this->*of)(p); r.count) {
+      out.back().count = r.first - out.back().first;
+      out.push_back({r.end(), unit(u).count - r.end()});
+    }
+  std::erase_if(out, [](const Range& r) { return !r.count; });
   return out;
 }
 
-View Units::parameter(const View& unit, uint32_t p) const {
-  eng_desc desc = model_.params[p].desc;
+View Units::parameter(const View& unit, uint32_t p, bool held) const {
+  eng_desc desc = held ? model_.params[p].held() : model_.params[p].desc;
   desc.dtype = unit.desc.dtype;
-  return reshape(slice(unit, offset_of_[p], elements(p).count), desc);
+  return reshape(slice(unit, offset_of_[p], static_cast<uint64_t>(eng::count(desc))), desc);
 }
 
 std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p) const {
   Range mine = elements(p);
-  mine.count = (mine.count + home.per - 1) / home.per * home.per;  // its last block may be shorter
+  mine.count = up(mine.count, home.per);  // its last block may be shorter
   std::vector<HeldRange> out;
   for (const Range& piece : pieces(unit_of_[p], !home.part && !home.back)) {
     const Range range = kept(home, piece), held = overlap(range, mine);

@@ -2,9 +2,6 @@
 // Units and their pieces, and a home: which elements of them lie where in memory.
 #pragma once
 
-#include <memory>
-
-#include "core/base/range.hpp"
 #include "core/plan/route.hpp"
 #include "core/plan/rules.hpp"
 
@@ -48,8 +45,9 @@ class Units {
   // The part of a piece that lies whole at `piece`, in its place there.
   View part(const View& piece, Id part) const;
 
-  // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
-  View parameter(const View& unit, uint32_t p) const;
+  // Parameter p in a unit that lies whole at `unit`, with `held` all of its rows in memory; and what a home holds of
+  // it.
+  View parameter(const View& unit, uint32_t p, bool held = false) const;
   std::vector<HeldRange> ranges(const Home& home, uint32_t p) const;
   // The parameters in a range of the elements of unit u, as plugins see them.
   std::vector<eng_range> shown(size_t u, Range range) const;
@@ -57,13 +55,18 @@ class Units {
   Range padded(uint32_t p) const;
   Range elements(uint32_t p) const;
   // The ranges of a unit that belong to no parameter.
-  std::vector<Range> padding(size_t u) const;
+  std::vector<Range> padding(size_t u) const { return outside(u, &Units::elements); }
 
  protected:
+  // Memory for rows of zeros behind the chunks of parameter p: whole chunks, as many for each rank.
+  Range spare(uint32_t p) const;
+  // The ranges of a unit that are in no range `of` its parameters.
+  std::vector<Range> outside(size_t u, Range (Units::*of)(uint32_t) const) const;
   const Model& model_;
   Plan& plan_;
 
  private:
+  uint64_t grid() const { return chunk * plan_.ranks.data_size(); }
   const Rules rules_;
   std::vector<size_t> unit_of_;      // per parameter
   std::vector<uint64_t> offset_of_;  // per parameter: elements, in its unit

@@ -111,24 +111,30 @@ View Update::norm_partials() {
   emit_.label(Phase::norm);
   uint64_t chunks = 0;
   bool parts = false;
-  for (size_t u = 0; u < homes_.units(); ++u)
-    if (!homes_.frozen(u)) chunks += homes_.unit(u).count / chunk, parts = parts || homes_.grad[u].part;
+  for (size_t u = 0; u < homes_.units(); ++u) {
+    for (const Range& all : homes_.counted(u)) chunks += all.count / chunk;
+    parts = parts || homes_.grad[u].part;
+  }
   // Units are padded to a chunk for each rank: every rank can fold as many.
   View partials = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks));
   if (parts) emit_.zero(partials);
   uint64_t at = 0;
-  for (size_t u = 0; u < homes_.units(); at += homes_.frozen(u) ? 0 : homes_.unit(u).count / chunk, ++u) {
-    if (homes_.frozen(u)) continue;
-    if (parts && !plan_.ranks.counts(homes_.grad[u].part)) continue;
-    for (const Range& piece : homes_.pieces(u, !homes_.grad[u].part && !plan_.stores(homes_.grad[u].place))) {
-      const Range kept = homes_.kept(homes_.grad[u], piece);
-      const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk);
-      const View grad = emit_.in_memory(homes_.view(homes_.grad[u], piece), "gradient", Line::update);
-      const bool far = plan_.in_tier(grad);
-      const View there =
-          far ? emit_.passing("norm partials", Line::step, sums.desc, plan_.buffer(grad.buffer).arena) : sums;
-      emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {there});
-      if (far) emit_.copy(there, sums);
+  for (size_t u = 0; u < homes_.units(); ++u) {
+    const Home& home = homes_.grad[u];
+    for (const Range& all : homes_.counted(u)) {
+      for (const Range& piece : homes_.pieces(u, !home.part && !plan_.stores(home.place))) {
+        const Range kept = homes_.kept(home, piece), some = overlap(kept, all);
+        if (!some.count || (parts && !plan_.ranks.counts(home.part))) continue;
+        const View sums = slice(partials, at + (some.first - all.first) / chunk, some.count / chunk);
+        const View own = slice(homes_.view(home, piece), some.first - kept.first, some.count);
+        const View grad = emit_.in_memory(own, "gradient", Line::update);
+        const bool far = plan_.in_tier(grad);
+        const View there =
+            far ? emit_.passing("norm partials", Line::step, sums.desc, plan_.buffer(grad.buffer).arena) : sums;
+        emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {there});
+        if (far) emit_.copy(there, sums);
+      }
+      at += all.count / chunk;
     }
   }
   if (!parts) return partials;

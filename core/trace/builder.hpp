@@ -27,6 +27,13 @@ struct Parameter {
   bool frozen = false;        // keeps its value in training: no gradient, no state, no update
   std::string added_by = {};  // the transform that declared it; "": the model
   bool packed = false;        // the precision policy may keep it in a packed type (engine/policy.h)
+  uint32_t zero_rows = 0;     // that follow its own in memory
+  // Its shape in memory.
+  eng_desc held() const {
+    eng_desc out = desc;
+    out.dims[0] += zero_rows;
+    return out;
+  }
 };
 
 // Copies a list from a plugin. Throws std::runtime_error if it is NULL and n > 0, or if an attribute has no key.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/stepping.hpp"
 
-#include <algorithm>
-
 #include "core/trace/composite.hpp"
 #include "engine/ops.h"
 
@@ -59,14 +57,17 @@ std::vector<char> for_output(const Template& block) {
 
 enum class Use { logits, next, advance };  // logits of whole sequences, of the next positions, or none
 
-Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
+Template derive(const Model& model, const Block& block, const std::vector<eng_desc>& inputs, int64_t positions,
+                Use use) {
+  const Template& from = model.templates.at(block.tmpl);
   Template to;
   to.tmpl = from.tmpl;
-  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0), 0, &from.graph};
+  Stepping::State state{to, model.sequence_length, std::vector<Id>(from.graph.size() + 1, 0), 0, &from.graph};
   for (Id id = 1; id <= from.graph.size(); ++id) {
     Symbol v = from.graph.value(id);
     if (v.kind == SymbolKind::input) v.desc = inputs[v.index];
     if (v.kind == SymbolKind::batch) v.desc.dims[1] = positions;
+    if (v.kind == SymbolKind::param) v.desc.dims[0] = model.params[block.params[v.index]].desc.dims[0];  // its own rows
     // Logits of whole sequences have every field but the labels; a running sequence has only tokens.
     const bool given = v.kind == SymbolKind::batch && (use == Use::logits ? v.index != 1 : v.index == 0);
     if (v.kind == SymbolKind::input || given || v.kind == SymbolKind::param || v.kind == SymbolKind::constant)
@@ -106,8 +107,7 @@ Model derive(const Model& model, int64_t positions, Use use) {
   std::vector<eng_desc> inputs;
   for (const Block& block : model.blocks) {
     if (!out.templates.count(block.tmpl)) try {
-        out.templates[block.tmpl] =
-            derive(model.templates.at(block.tmpl), inputs, model.sequence_length, positions, use);
+        out.templates[block.tmpl] = derive(model, block, inputs, positions, use);
       } catch (const Error& e) {
         throw Error(e.exit(), fmt::format("model {}, block {}: {}", model.plugin, block.name, e.what()), e.help());
       }

@@ -111,6 +111,10 @@ Target make_target(const Config& config, const Registry& registry, std::optional
   target.card = std::move(card);
   check_arch(registry, target);
   const Section& device = config.section("device");
+  if (kernels)
+    target.head_rows = device.has("pad_vocabulary") ? device.integer("pad_vocabulary") : 1;
+  else if (target.device == cuda)
+    target.head_rows = cuda_head_rows;
   if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
   // Beside a device that is here, this machine's memory, or less where a control group allows less.
   if (!target.host_memory() && !target.card) target.host_bytes = room_here().memory;

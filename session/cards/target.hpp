@@ -19,6 +19,7 @@ struct Target {
   uint64_t arena_bytes = 0;   // [device] memory; 0: none is given
   uint64_t host_bytes = 0;    // memory of a host, for a device with separate memory; 0: unknown
   double host_bandwidth = 0;  // bytes per second of a host's memory: [host] memory_bandwidth; 0: none is given
+  int64_t head_rows = 1;      // the weight of a head has a multiple of so many rows in memory
   double peak_f16 = 0;        // FLOP/s; the other peaks are in `info`
   double link = 0;            // bytes per second between the devices of a host; 0: unknown
 
@@ -33,6 +34,8 @@ void refuse_described(const Config& config);
 bool has_kernels(const Config& config, const std::optional<Card>& card);
 // The least compute capability with kernels in the plugin of the engine's cards, as that says itself: 80 for 8.0.
 constexpr uint32_t cuda_least_arch = 80;
+// [device] pad_vocabulary of that plugin, by default.
+constexpr int64_t cuda_head_rows = 64;
 // For a device whose kernels are not asked: throws Error(Exit::environment) if a plugin says for which devices its ops
 // have kernels, and this is none of them.
 void need_kernels(const Registry& registry, const std::string& kind, const std::string& name,

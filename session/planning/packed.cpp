@@ -27,7 +27,7 @@ void choose_packed(Model& model, const Precision& precision, const std::vector<s
     const eng_desc& d = own.desc;
     const bool matrix =
         d.ndim == 2 && std::min(d.dims[0], d.dims[1]) >= 16 && !(own.flags & (ENG_PARAM_FP32 | of_reference));
-    own.packed = matrix && (own.frozen || still.count(p)) && !outside.count(p);
+    own.packed = matrix && (own.frozen || still.count(p)) && !outside.count(p) && !own.zero_rows;
     any = any || own.packed;
   }
   if (!any)

@@ -8,6 +8,7 @@
 #include "core/rewrite/recompute.hpp"
 #include "session/data/fields.hpp"
 #include "session/model/activations.hpp"
+#include "session/model/heads.hpp"
 #include "session/model/loss.hpp"
 #include "session/model/reference.hpp"
 #include "session/model/transforms.hpp"
@@ -98,12 +99,13 @@ static void check_blocks(const Model& model, const Section& section) {
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze, bool runs, const Offered& offered,
                    const std::vector<Transform>& transforms, const Loss& loss,
-                   const std::optional<Reference>& reference) {
+                   const std::optional<Reference>& reference, int64_t head_rows) {
   const std::string& name = section.string("plugin");
   try {
     return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss,
                        [&](Model& model) {
                          if (reference) add_reference(model, *reference);
+                         pad_heads(model, head_rows);
                        });
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
@@ -251,10 +253,10 @@ static void make_model(Setup& s, const Asked& a) {
   const bool alone = a.generate || scores;
   std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
   if (reference) reference->training = a.training;
-  s.model =
-      trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
-            a.generate ? a.generate : train.integer("sequence_length"), dtype,
-            a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference);
+  s.model = trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
+                  a.generate ? a.generate : train.integer("sequence_length"), dtype,
+                  a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss,
+                  reference, a.generate ? 1 : s.target.head_rows);
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base)

@@ -32,6 +32,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.host_update = setup.host_update;
   c.kept = kept(setup.model);
   c.transforms = transform_lines(setup.model);
+  c.heads = padded_heads(setup.model);
   c.reference = reference_line(setup.model, config);
   for (const Tensor& t : setup.plan.tensors)
     if (is_saved(t) && !saves_nothing(config.section("checkpoint"))) c.checkpoint += bytes(t.desc);

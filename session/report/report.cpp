@@ -181,6 +181,9 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   out += packed_text(plan);
   if (!c.reference.empty()) out += fmt::format("\n  reference         {}", c.reference);
   for (const std::string& text : c.transforms) out += fmt::format("\n  transform         {}", text);
+  for (const PaddedHead& head : c.heads)
+    out += fmt::format("\n  head              {} has {} rows in memory for {} ids: {} zeros, {} with its weight",
+                       head.parameter, head.in_memory, head.rows, head.zeros, size(head.bytes));
   out += fmt::format("\n  FLOPs per step    {:.4g}{}\n", plan.flops_per_step, several(plan) ? " of each rank" : "");
   out += fmt::format("  kept activations  {} of a micro-batch", size(c.kept.bytes));
   if (c.kept.again > 0) out += fmt::format("; {:.4g} of the FLOPs recompute others", c.kept.again * plan.accumulate);
@@ -296,6 +299,12 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                             {"fits", fits_json(peak, c)}});
   if (!c.reference.empty()) out["reference"] = c.reference;
   if (!c.transforms.empty()) out["transforms"] = c.transforms;
+  for (const PaddedHead& head : c.heads)
+    out["padded_heads"].push_back(Json::ordered({{"parameter", head.parameter},
+                                                 {"rows", head.rows},
+                                                 {"rows_in_memory", head.in_memory},
+                                                 {"zeros", head.zeros},
+                                                 {"weight_bytes", head.bytes}}));
   if (!c.card.empty())
     out["described"] = Json::ordered({{"card", c.card},
                                       {"device_bytes", c.device_total},

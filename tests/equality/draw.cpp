@@ -43,13 +43,13 @@ std::string precision_text(const std::string& precision) {
 
 eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   std::string text = fmt::format(
-      "[model]\n{}vocab_size = {}\n{}[device]\nplugin = 'reference'\n"
+      "[model]\n{}vocab_size = {}\n{}[device]\nplugin = 'reference'\npad_vocabulary = {}\n"
       "[train]\nsteps = {}\nmicro_batch = {}\nsequence_length = {}\naccumulate = {}\ngrad_clip = {}\n"
       "reduce = '{}'\nfreeze = [{}]\n[optimizer]\n{}"
       "[precision]\nplugin = {}\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
-      model_text(g.model), vocabulary, g.z_loss > 0 ? fmt::format("z_loss = {}\n", g.z_loss) : "", g.steps, rows,
-      length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer,
-      precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
+      model_text(g.model), vocabulary, g.z_loss > 0 ? fmt::format("z_loss = {}\n", g.z_loss) : "", d.pad_vocabulary,
+      g.steps, rows, length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch", g.freeze,
+      g.optimizer, precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
@@ -116,9 +116,10 @@ std::string describe(const Group& g) {
 
 std::string describe(const Draw& d) {
   return fmt::format(
-      "{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}{}", d.strategy,
-      d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute,
-      d.offload.empty() ? "nothing" : d.offload, d.observe ? ", observed" : "");
+      "{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}{}{}",
+      d.strategy, d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute,
+      d.offload.empty() ? "nothing" : d.offload, d.observe ? ", observed" : "",
+      d.pad_vocabulary > 1 ? fmt::format(", rows of heads in {}s", d.pad_vocabulary) : "");
 }
 
 Group draw_group(Random& random) {
@@ -151,6 +152,8 @@ Draw draw(Random& random, const Group& g) {
   if (chance(random, 0.5)) d.recompute = recompute[below(random, 4)];
   if (chance(random, 0.6)) d.offload = draw_offload(random);
   d.observe = chance(random, 0.3);
+  static const int64_t multiples[] = {32, 64, 100, 500};
+  if (chance(random, 0.4)) d.pad_vocabulary = multiples[below(random, 4)];
   return d;
 }
 

@@ -44,6 +44,7 @@ struct Draw {
   std::string recompute = {};  // a key of [recompute] and its value; "": none
   std::string offload = {};    // the keys of [offload]
   bool observe = false;        // the observer stats, with all that it has
+  int64_t pad_vocabulary = 1;  // of the device
 };
 
 std::string describe(const Group& group);

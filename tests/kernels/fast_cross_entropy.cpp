@@ -232,6 +232,65 @@ TEST_CASE("cross-entropy of extreme logits stays finite", "[cpu]") {
   }
 }
 
+// w with more rows behind, which must not be read: they are not numbers.
+Tensor with_rows(const Tensor& w, int64_t rows, float value) {
+  Tensor out({rows, w.desc.dims[1]});
+  std::fill_n(out.data(), out.count, value);
+  std::memcpy(out.data(), w.data(), static_cast<size_t>(w.count) * sizeof(float));
+  return out;
+}
+
+// The first rows are those of `a`, and all behind them are `rest`.
+bool starts_with(const Tensor& all, const Tensor& a, float rest) {
+  return std::memcmp(all.data(), a.data(), static_cast<size_t>(a.count) * sizeof(float)) == 0 &&
+         std::all_of(all.data() + a.count, all.data() + all.count, [&](float x) { return x == rest; });
+}
+
+TEST_CASE("rows of w behind the vocabulary change no bit of a head, and have zeros or dw_acc as gradient", "[cpu]") {
+  const Problem p(1030, 12, 37);
+  const int64_t rows = 64;
+  const eng_attr vocabulary{"vocabulary", 37, 0};
+  const Tensor w = with_rows(p.w, rows, NAN), dy = random_tensor({1, p.tokens}, 10),
+               acc = random_tensor({37, 12}, 9, 0.1f);
+  for (const auto& isa : sets())
+    for (const bool with_acc : {false, true}) {
+      INFO(isa << " acc " << with_acc);
+      const Device device(2, isa);
+      const Tensor all_acc = with_rows(acc, rows, 7.0f), none;
+      const float rest = with_acc ? 7.0f : 0.0f;
+      const auto run = [&](const char* op, const std::vector<Tensor>& in, const std::vector<Tensor>& out,
+                           const std::vector<eng_attr>& attrs) {
+        Run one(device, 2, op, in, out, attrs);
+        one.launch();
+        CHECK(one.guards_intact());
+      };
+      const auto tensors = [&](int64_t n) {
+        return std::vector<Tensor>{Tensor({1}), Tensor({1, p.tokens, 12}), Tensor({n, 12})};
+      };
+      const std::vector<Tensor> plain = tensors(37), padded = tensors(rows);
+      run(ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, with_acc ? acc : none}, plain, {});
+      run(ENG_OP_CROSS_ENTROPY_GRAD, {p.x, w, p.labels, p.scalars, with_acc ? all_acc : none}, padded, {vocabulary});
+      CHECK((padded[0].same_bits(plain[0]) && padded[1].same_bits(plain[1]) && starts_with(padded[2], plain[2], rest)));
+      run(ENG_OP_CROSS_ENTROPY, {p.x, w, p.labels}, {padded[0]}, {vocabulary});
+      CHECK(padded[0].same_bits(plain[0]));
+      const Tensor y({1, p.tokens}), padded_y({1, p.tokens});
+      run(ENG_OP_LABEL_LOGPROB, {p.x, p.w, p.labels}, {y}, {});
+      run(ENG_OP_LABEL_LOGPROB, {p.x, w, p.labels}, {padded_y}, {vocabulary});
+      CHECK(padded_y.same_bits(y));
+      run(ENG_OP_LABEL_LOGPROB_GRAD, {p.x, p.w, p.labels, dy, with_acc ? acc : none}, {plain[1], plain[2]}, {});
+      run(ENG_OP_LABEL_LOGPROB_GRAD, {p.x, w, p.labels, dy, with_acc ? all_acc : none}, {padded[1], padded[2]},
+          {vocabulary});
+      CHECK((padded[1].same_bits(plain[1]) && starts_with(padded[2], plain[2], rest)));
+      if (!with_acc) continue;
+      const Tensor both = all_acc.clone();
+      run(ENG_OP_LABEL_LOGPROB_GRAD, {p.x, w, p.labels, dy, both}, {padded[1], both}, {vocabulary});
+      CHECK(both.same_bits(padded[2]));
+      // One id more reads a row that must not be read.
+      run(ENG_OP_CROSS_ENTROPY, {p.x, w, p.labels}, {padded[0]}, {{"vocabulary", 38, 0}});
+      CHECK(!padded[0].same_bits(plain[0]));
+    }
+}
+
 TEST_CASE("a label outside the vocabulary is an error that names it", "[cpu]") {
   Problem p(6, 4, 33);
   p.labels.ints()[4] = 33;

@@ -166,6 +166,37 @@ TEST_CASE("session: the schedule counts updates, not steps, and a checkpoint kno
   CHECK(manifest.point.updates == 3);
 }
 
+TEST_CASE("session: rows of zeros behind a head change no loss and no checkpoint, and may change in a run",
+          "[session]") {
+  const Folder folder;
+  Heard plain, padded;
+  RunRequest request = folder.request("config.toml");
+  request.out = folder / "plain";
+  run(request, plain);
+  request = folder.request("config.toml", {"device.pad_vocabulary=300"});
+  request.out = folder / "padded";
+  run(request, padded);
+  REQUIRE(plain.losses.size() == 4);
+  CHECK(padded.losses == plain.losses);
+  CHECK_THAT(read_file(folder / "padded" / "plan.txt"), Contains("lm_head.weight has 300 rows in memory for 256 ids"));
+  const auto weights = [&](const char* name) {
+    std::string out;
+    for (const auto& file : std::filesystem::directory_iterator(folder / name / "checkpoints" / "step-00000004"))
+      if (file.path().extension() == ".safetensors") out += read_file(file.path());
+    return out;
+  };
+  REQUIRE(!weights("plain").empty());
+  CHECK(weights("padded") == weights("plain"));
+  // From the second step on with other rows.
+  for (const char* rows : {"1", "1000"}) {
+    std::filesystem::remove_all(folder / "padded" / "checkpoints" / "step-00000004");
+    Heard rest;
+    run(folder.request("padded", {std::string("device.pad_vocabulary=") + rows}), rest);
+    CHECK(rest.losses == std::vector<double>{plain.losses[2], plain.losses[3]});
+    CHECK(weights("padded") == weights("plain"));
+  }
+}
+
 // Runs that end, runs that are refused, and runs that are resumed, `rounds` times in one process.
 static void check_no_leaks(int rounds) {
   const Folder folder;

@@ -32,7 +32,7 @@ uint64_t aligned(uint64_t bytes) {
 }
 
 struct Sizes {
-  int64_t tokens, width, vocabulary, chunk;
+  int64_t tokens, width, vocabulary, padding, chunk;  // padding: rows of w and dw behind the vocabulary, never read
   unsigned threads;
   bool has_dw;
   double weight, z_loss;  // in the gradient; whether there is a second sum
@@ -43,7 +43,8 @@ struct Sizes {
   explicit Sizes(const Call& c, size_t dw = 2)
       : tokens(rows(c.in[0])),
         width(columns(c.in[0])),
-        vocabulary(rows(c.in[1])),
+        vocabulary(c.integer_or("vocabulary", rows(c.in[1]))),
+        padding(rows(c.in[1]) - vocabulary),
         chunk(chunk_of(tokens, vocabulary)),
         threads(c.parallel),
         has_dw(c.out.size() > dw && c.integer_or("no_dw", 0) == 0),
@@ -56,6 +57,16 @@ struct Sizes {
   GemmShape logits(int64_t n) const { return {n, vocabulary, width, false, true, stored, stored}; }
   GemmShape dx(int64_t n) const { return {n, width, vocabulary, false, false, stored_f32, stored, stored}; }
   GemmShape dw(int64_t n) const { return {vocabulary, width, n, true, false, stored_f32, stored, sums, sums}; }
+  // The rows of dw behind the vocabulary: those of acc, or zeros.
+  void pad(const void* acc, void* dw) const {
+    const auto at = static_cast<size_t>(vocabulary * width * stored_bytes(sums)),
+               bytes = static_cast<size_t>(padding * width * stored_bytes(sums));
+    if (!dw || acc == dw || bytes == 0) return;
+    if (acc)
+      std::memcpy(static_cast<char*>(dw) + at, static_cast<const char*>(acc) + at, bytes);
+    else
+      std::memset(static_cast<char*>(dw) + at, 0, bytes);
+  }
   const void* x_at(const void* x, int64_t token) const {
     return static_cast<const char*>(x) + token * width * stored_bytes(stored);
   }
@@ -77,6 +88,11 @@ struct Sizes {
   }
 };
 
+void need_vocabulary(const Call& c) {
+  if (rows(c.in[1]) < 1) throw Error{ENG_INVALID, "w has no rows"};
+  const int64_t v = c.integer_or("vocabulary", rows(c.in[1]));
+  if (v < 1 || v > rows(c.in[1])) throw Error{ENG_INVALID, "vocabulary must be 1 to the number of rows of w"};
+}
 // `weights`: the input with loss weights; `z`: the output of the second sum.
 void check_common(const Call& c, size_t weights, size_t z) {
   if (c.has(weights)) {
@@ -88,7 +104,7 @@ void check_common(const Call& c, size_t weights, size_t z) {
   need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
   need_size("labels", elements(c.in[2]), rows(c.in[0]));
   need_size("elements of loss", elements(c.out[0]), 1);
-  if (rows(c.in[1]) < 1) throw Error{ENG_INVALID, "w has no rows"};
+  need_vocabulary(c);
 }
 
 // The row-wise part of a chunk: the loss of each token and the gradient of its logits.
@@ -211,6 +227,7 @@ struct CrossEntropyGrad {
     const float* scalars = a.in<float>(3);
     char* const dx = a.out<char>(1);
     void* const dw = s.has_dw ? a.out<void>(2) : nullptr;
+    s.pad(acc, dw);
     const float all = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
     const RowGradient gradient{all * static_cast<float>(s.weight), all * static_cast<float>(s.z_loss)};
     for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
@@ -258,7 +275,7 @@ void check_logprob(const Call& c, const eng_desc& dy) {
   need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
   need_size("labels", elements(c.in[2]), rows(c.in[0]));
   need_size("log-probabilities", elements(dy), rows(c.in[0]));
-  if (rows(c.in[1]) < 1) throw Error{ENG_INVALID, "w has no rows"};
+  need_vocabulary(c);
 }
 
 struct LabelLogprob {
@@ -308,6 +325,7 @@ struct LabelLogprobGrad {
     rows.check_labels();
     const void *x = a.in<void>(0), *w = a.in<void>(1), *acc = a.in<void>(4);
     void* const dw = s.has_dw ? a.out<void>(1) : nullptr;
+    s.pad(acc, dw);
     const RowGradient gradient{-1.0f, 0.0f};
     for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
       const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width * stored_bytes(s.stored);

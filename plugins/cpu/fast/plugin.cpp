@@ -31,6 +31,12 @@ ENG_DESCRIPTION(
     "default = 'auto'\n"
     "choices = ['auto', 'avx512_bf16', 'avx512', 'avx2', 'portable']\n"
     "help = 'auto: the best the processor has; a named set: the same bits on any processor that has it'\n"
+    "[provides.options.pad_vocabulary]\n"
+    "type = 'int'\n"
+    "default = 1\n"
+    "min = 1\n"
+    "max = 65536\n"
+    "help = 'the weight of a head has a multiple of so many rows in memory; 1: its own'\n"
     "[[provides]]\n"
     "kind = '" ENG_KERNELS_DRAFT
     "'\n"

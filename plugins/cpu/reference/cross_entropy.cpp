@@ -12,12 +12,17 @@ namespace {
 constexpr int32_t ignored = -100;
 
 struct Sizes {
-  int64_t N, V, H;
-  double cap;  // of the logits; 0: none
+  int64_t N, V, H, R;  // R: rows of w and dw, of which those from V on only pad them
+  double cap;          // of the logits; 0: none
   explicit Sizes(const Call& c)
-      : N(rows(c.in[0])), V(rows(c.in[1])), H(columns(c.in[0])), cap(c.real_or("softcap", 0)) {
+      : N(rows(c.in[0])),
+        V(c.integer_or("vocabulary", rows(c.in[1]))),
+        H(columns(c.in[0])),
+        R(rows(c.in[1])),
+        cap(c.real_or("softcap", 0)) {
     expect(cap >= 0 && std::isfinite(cap), "softcap must be above 0, and finite");
     expect(c.in[1].ndim == 2 && columns(c.in[1]) == H, "w must be (V, H), H the last dimension of x");
+    expect(V >= 0 && V <= R, "vocabulary must be at most the number of rows of w");
     expect(c.in[2].dtype == ENG_I32 && elements(c.in[2]) == N, "labels must be (B, T) i32");
   }
   double capped(double logit) const { return cap > 0 ? cap * std::tanh(logit / cap) : logit; }
@@ -103,8 +108,8 @@ struct CrossEntropyGrad {
     s.check_rest(c, 5, z);
     expect(is_real(c, 3) && elements(c.in[3]) >= 2, "scalars must be (32) f32");
     expect(elements(c.out[1]) == s.N * s.H, "dx must have the shape of x");
-    expect(!has_dw(c) || elements(c.out[2]) == s.V * s.H, "dw must have the shape of w");
-    expect(!c.has(4) || elements(c.in[4]) == s.V * s.H, "dw_acc must have the shape of w");
+    expect(!has_dw(c) || elements(c.out[2]) == s.R * s.H, "dw must have the shape of w");
+    expect(!c.has(4) || elements(c.in[4]) == s.R * s.H, "dw_acc must have the shape of w");
   }
   static uint64_t workspace(const Call& c) {
     const Sizes s(c);
@@ -142,9 +147,9 @@ struct CrossEntropyGrad {
         for (int64_t h = 0; h < s.H; ++h) a.out<T>(1)[i * s.H + h] = T(row[h]);
       }
       // Loops over rows of w, so that the sums of one row are enough scratch; each logit is computed a second time.
-      for (int64_t v = 0; v < s.V && with_dw; ++v) {
+      for (int64_t v = 0; v < s.R && with_dw; ++v) {
         for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? dw_acc[v * s.H + h] : 0.0;
-        for (int64_t i = 0; i < s.N; ++i) {
+        for (int64_t i = 0; i < s.N && v < s.V; ++i) {
           if (labels[i] == ignored) continue;
           const double logit = s.capped(dot(x + i * s.H, w + v * s.H, s.H));
           const double d = dlogit(i, v, logit, lse[i]);
@@ -225,8 +230,8 @@ struct LabelLogprobGrad {
     const Sizes s(c);
     expect(is_real(c, 3) && elements(c.in[3]) == s.N, "dy must be (B, T) f32");
     expect(elements(c.out[0]) == s.N * s.H, "dx must have the shape of x");
-    expect(!has_dw(c) || elements(c.out[1]) == s.V * s.H, "dw must have the shape of w");
-    expect(!c.has(4) || elements(c.in[4]) == s.V * s.H, "dw_acc must have the shape of w");
+    expect(!has_dw(c) || elements(c.out[1]) == s.R * s.H, "dw must have the shape of w");
+    expect(!c.has(4) || elements(c.in[4]) == s.R * s.H, "dw_acc must have the shape of w");
   }
   static uint64_t workspace(const Call& c) {
     const Sizes s(c);
@@ -253,9 +258,9 @@ struct LabelLogprobGrad {
         }
         for (int64_t h = 0; h < s.H; ++h) a.out<T>(0)[i * s.H + h] = T(row[h]);
       }
-      for (int64_t v = 0; v < s.V && has_dw(c); ++v) {
+      for (int64_t v = 0; v < s.R && has_dw(c); ++v) {
         for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? dw_acc[v * s.H + h] : 0.0;
-        for (int64_t i = 0; i < s.N; ++i) {
+        for (int64_t i = 0; i < s.N && v < s.V; ++i) {
           if (labels[i] == ignored) continue;
           const double d = dlogit(i, v, dot(x + i * s.H, w + v * s.H, s.H));
           for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(x[i * s.H + h]);

@@ -26,6 +26,12 @@ ENG_DESCRIPTION(
     "default = 0\n"
     "min = 0\n"
     "help = 'as for the device cpu, so that the two can be swapped; this one always uses a single thread'\n"
+    "[provides.options.pad_vocabulary]\n"
+    "type = 'int'\n"
+    "default = 1\n"
+    "min = 1\n"
+    "max = 65536\n"
+    "help = 'the weight of a head has a multiple of so many rows in memory; 1: its own'\n"
     "[[provides]]\n"
     "kind = '" ENG_KERNELS_DRAFT
     "'\n"

@@ -37,9 +37,11 @@ struct Asked {
 };
 
 // One block for each token: its loss or log-probability, and the gradient of its logits in their place. Gradients of 16
-// bits take the first half of the place. From one row to the next are `stride` logits: whole vectors.
+// bits take the first half of the place. From one row to the next are `stride` logits: whole vectors. Of each, the
+// first `all` have a gradient, which is 0 behind the vocabulary.
 template <class D>
-__global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t vocabulary, int64_t stride) {
+__global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t vocabulary, int64_t all,
+                        int64_t stride) {
   constexpr int wide = widest<float>;
   float* const scratch = shared<Scratch>().warps;
   float* const row = logits + static_cast<int64_t>(blockIdx.x) * stride;
@@ -71,19 +73,20 @@ __global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t 
     if (by.squares) by.squares[blockIdx.x] = counts ? weight * lse * lse : 0.0f;
   }
   if (!by.scalars && !by.dlogprobs) return;
-  const float all = by.scalars ? by.scalars[ENG_S_INV_TOKENS] * by.scalars[ENG_S_LOSS_SCALE] : 0.0f;
-  const float scale = by.dlogprobs ? -by.dlogprobs[blockIdx.x] : all * by.loss * weight;
-  const float of_z = by.squares ? 2.0f * (all * by.z * weight) * lse : 0.0f;
+  const float of_all = by.scalars ? by.scalars[ENG_S_INV_TOKENS] * by.scalars[ENG_S_LOSS_SCALE] : 0.0f;
+  const float scale = by.dlogprobs ? -by.dlogprobs[blockIdx.x] : of_all * by.loss * weight;
+  const float of_z = by.squares ? 2.0f * (of_all * by.z * weight) * lse : 0.0f;
   D* const out = reinterpret_cast<D*>(row);
-  for (int64_t from = 0; from < vocabulary; from += step) {
+  for (int64_t from = 0; from < all; from += step) {
     const int64_t v = from + static_cast<int64_t>(threadIdx.x) * wide;
-    float x[wide];
+    float x[wide] = {};
     if (v < vocabulary) load(row + v, x);
     if constexpr (sizeof(D) < sizeof(float)) __syncthreads();  // what is written now, others have read
-    if (v >= vocabulary) continue;
+    if (v >= all) continue;
+    const bool some = counts && v < vocabulary;
     for (int k = 0; k < wide; ++k) {
       const float p = expf(x[k] - lse);
-      x[k] = counts ? scale * (p - (v + k == label ? 1.0f : 0.0f)) + of_z * p : 0.0f;
+      x[k] = some ? scale * (p - (v + k == label ? 1.0f : 0.0f)) + of_z * p : 0.0f;
     }
     store(out + v, x);
   }
@@ -112,6 +115,7 @@ struct StoreOf {  // out = acc + sum
 struct Sizes {
   int32_t type;
   int64_t tokens, vocabulary, width;
+  int64_t all;  // rows of w, and logits of a token: those behind the vocabulary only pad them
   int64_t row;  // logits from one token to the next: rows are aligned to 256 bytes, for wide accesses
   int64_t chunk;
   bool has_dw, has_z;
@@ -123,9 +127,10 @@ struct Sizes {
   Sizes(const Call& c, size_t dw)
       : type(c.in[0].dtype),
         tokens(rows(c.in[0])),
-        vocabulary(rows(c.in[1])),
+        vocabulary(c.integer_or("vocabulary", rows(c.in[1]))),
         width(columns(c.in[0])),
-        row((vocabulary + 63) / 64 * 64),
+        all(rows(c.in[1])),
+        row((all + 63) / 64 * 64),
         has_dw(c.has_out(dw) && c.integer_or("no_dw", 0) == 0),
         has_z(c.real_or("z_loss", 0) > 0),
         weight(static_cast<float>(c.real_or("weight", 1))),
@@ -139,7 +144,7 @@ struct Sizes {
     };
     losses = after(0, chunk * row), squares = after(losses, tokens), sums = after(squares, has_z ? tokens : 0);
     // The sum over chunks is in f32, where dw is not.
-    library = after(sums, has_dw && c.out[dw].dtype != ENG_F32 ? vocabulary * width : 0);
+    library = after(sums, has_dw && c.out[dw].dtype != ENG_F32 ? all * width : 0);
     bytes = library + library::scratch(c, of_logits(chunk));
   }
   // Bytes of so many tokens of x.
@@ -148,20 +153,20 @@ struct Sizes {
   // The products for a chunk of `count` tokens.
   library::Product of_logits(int64_t count) const {
     library::Product p;
-    p.type = type, p.result = ENG_F32, p.m = count, p.n = vocabulary, p.k = width, p.tb = true;
+    p.type = type, p.result = ENG_F32, p.m = count, p.n = all, p.k = width, p.tb = true;
     p.c_stride = row;
     p.a_aligned = library::aligned_at(bytes_of(chunk));
     return p;
   }
   library::Product of_dx(int64_t count) const {
     library::Product p;
-    p.type = p.result = type, p.m = count, p.n = width, p.k = vocabulary, p.a_stride = stride();
+    p.type = p.result = type, p.m = count, p.n = width, p.k = all, p.a_stride = stride();
     p.c_aligned = library::aligned_at(bytes_of(chunk));
     return p;
   }
   library::Product of_dw(int64_t count, bool add) const {
     library::Product p;
-    p.type = type, p.result = ENG_F32, p.m = vocabulary, p.n = width, p.k = count, p.ta = true, p.add = add;
+    p.type = type, p.result = ENG_F32, p.m = all, p.n = width, p.k = count, p.ta = true, p.add = add;
     p.a_stride = stride(), p.b_aligned = library::aligned_at(bytes_of(chunk));
     return p;
   }
@@ -192,6 +197,8 @@ void need_head(const Call& c) {
   need_float(c.in[0], "x"), need_type(c.in[1], c.in[0].dtype, "w"), need_type(c.in[2], ENG_I32, "labels");
   need(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (V, H), H the last dimension of x");
   need(rows(c.in[1]) > 0, "w has no rows");
+  const int64_t vocabulary = c.integer_or("vocabulary", rows(c.in[1]));
+  need(vocabulary > 0 && vocabulary <= rows(c.in[1]), "vocabulary must be 1 to the number of rows of w");
   need_size(c.in[2], rows(c.in[0]), "labels");
 }
 // `weights`: the input with loss weights; `z`: the output of the z loss.
@@ -243,7 +250,7 @@ struct Chunks {
       chunk.logits.run({a.in<char>(0) + s.bytes_of(first), a.in<void>(1), nullptr, nullptr, logits},
                        a.scratch<char>() + s.library, stream);
       launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
-                         asked.from(first), s.vocabulary, s.row);
+                         asked.from(first), s.vocabulary, s.all, s.row);
       then(chunk, first);
     }
   }
@@ -274,7 +281,7 @@ struct Chunks {
     by_type(library ? s.type : int32_t{ENG_F32}, [&]<class D>(D) { for_each<D>(a, asked, stream, then); });
     if (in_f32) return;
     by_type(s.type, [&]<class S>(S) {
-      launch_each(s.vocabulary * s.width, stream, StoreOf<S>{sums, a.in<S>(4), a.out<S>(dw)});
+      launch_each(s.all * s.width, stream, StoreOf<S>{sums, a.in<S>(4), a.out<S>(dw)});
     });
   }
 };

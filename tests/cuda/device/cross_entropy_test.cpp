@@ -91,6 +91,22 @@ TEST_CASE("cross-entropy: rows of logits and of their gradients are aligned, wha
     }
 }
 
+TEST_CASE("cross-entropy: products have all rows of w, those behind the ids included") {
+  Random random(7);
+  for (const int32_t type : {ENG_F32, ENG_BF16})
+    for (const Sums sums : {Sums::none, Sums::narrow, Sums::added}) {
+      INFO("dtype " << type << ", dw " << int(sums));
+      Use use = use_of(random, type, 9, 100, 24, true, sums);
+      use.in[2] = random_ints(random, {9}, 0, 70);
+      for (int64_t k = 71 * 24; k < 100 * 24; ++k) use.in[1].put(k, 0);
+      use.attrs.push_back(whole("vocabulary", 71));
+      const Machine machine(with_twins());
+      std::string choices;
+      check_close(use, most(type), {.choices = &choices});
+      CHECK_THAT(choices, Catch::Contains("9 x 100 x 24 tb c by 128,"));
+    }
+}
+
 TEST_CASE("cross-entropy: without cuBLASLt, gradients of logits stay f32") {
   const Machine machine(with_twins({{"SOFTCUBLAS_REFUSE", "all"}}));
   Random random(3);

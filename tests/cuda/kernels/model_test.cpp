@@ -222,3 +222,35 @@ TEST_CASE("emulated cuda: cross-entropy and log-probabilities with products of a
     check_close(values, 1e-5);
   }
 }
+
+TEST_CASE("emulated cuda: cross-entropy and log-probabilities whose w has more rows than there are ids") {
+  Random random(25);
+  const int32_t type = GENERATE(from_range(types_of_long_cases()));
+  const int64_t vocabulary = GENERATE(5, 1022, 1025), rows = 1088;  // one round of a block, and the begin of another
+  const Tensor x = random_normal(random, type, {1, 7, 8}), w = random_normal(random, type, {rows, 8});
+  Tensor labels = random_ints(random, {1, 7}, 0, static_cast<int>(vocabulary) - 1), scalars(ENG_F32, {ENG_S_COUNT});
+  labels.put(2, -100), scalars.put(ENG_S_INV_TOKENS, 1.0 / 6), scalars.put(ENG_S_LOSS_SCALE, 1);
+  const eng_desc loss = desc(ENG_F32, {1}), dy = desc(ENG_F32, {1, 7});
+  const auto ids = whole("vocabulary", vocabulary);
+  check_close({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss}, {ids}}, 1e-5);
+  check_close({ENG_OP_LABEL_LOGPROB, {x, w, labels}, {dy}, {ids}}, 1e-5);
+  for (const int32_t sums : {type, int32_t{ENG_F32}}) {
+    const Tensor acc = random_normal(random, sums, {rows, 8}), of_each = random_normal(random, ENG_F32, {1, 7});
+    const Use use{ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars}, {loss, x.d, acc.d}, {whole("no_dw", 0), ids}};
+    check_close(use, 2 * tolerance(type));
+    const Tensor dw = outputs(use)[2];
+    for (int64_t k = vocabulary * 8; k < rows * 8; ++k)
+      if (dw.at(k) != 0) FAIL("element " << k << " of dw");
+    check_close({ENG_OP_CROSS_ENTROPY_GRAD,
+                 {x, w, labels, scalars, acc},
+                 {loss, x.d, acc.d},
+                 {whole("no_dw", 0), ids},
+                 {{2, 4}}},
+                2 * tolerance(type));
+    check_close(
+        {ENG_OP_LABEL_LOGPROB_GRAD, {x, w, labels, of_each, acc}, {x.d, acc.d}, {whole("no_dw", 0), ids}, {{1, 4}}},
+        2 * tolerance(type));
+  }
+  labels.put(5, static_cast<double>(vocabulary));  // a row, but no id
+  CHECK(std::isnan(outputs({ENG_OP_LABEL_LOGPROB, {x, w, labels}, {dy}, {ids}})[0].at(5)));
+}

@@ -18,8 +18,10 @@ uint32_t forms_of(const std::string& id) {
                                                         {ENG_OP_ATTENTION_WINDOW, 2},
                                                         {ENG_OP_ATTENTION_WINDOW_GRAD, 2},
                                                         {ENG_OP_POSITIONS_GRAD, 2},
-                                                        {ENG_OP_CROSS_ENTROPY, 4},
-                                                        {ENG_OP_CROSS_ENTROPY_GRAD, 4},
+                                                        {ENG_OP_CROSS_ENTROPY, 8},
+                                                        {ENG_OP_LABEL_LOGPROB, 2},
+                                                        {ENG_OP_LABEL_LOGPROB_GRAD, 2},
+                                                        {ENG_OP_CROSS_ENTROPY_GRAD, 8},
                                                         {ENG_OP_CAPPED_CROSS_ENTROPY, 4},
                                                         {ENG_OP_CAPPED_CROSS_ENTROPY_GRAD, 4}};
   const auto found = forms.find(id);

@@ -55,6 +55,14 @@ struct Draw {
     return s;
   }
   void rows() { b = pick(1, 3), t = width() % 40 + (form ? 4 : 1); }
+  // The weight of a head (rows, h) for v ids, with `more` rows of zeros behind theirs. Returns the number of rows.
+  int64_t head(int64_t v, int64_t h, bool more) {
+    const int64_t all = more ? v + pick(1, 70) : v;
+    if (more) whole("vocabulary", v);
+    floats({all, h}, 0.3);
+    for (int64_t k = v * h; k < all * h; ++k) in.back().put(k, 0);
+    return all;
+  }
   void segments() { in.push_back(documents(random, b, t).segments); }
   void positions() { in.push_back(documents(random, b, t).positions); }
   // (B, T) f32, some of them 0
@@ -132,14 +140,15 @@ void act(Draw& d) {
 void entropy(Draw& d, bool grad) {
   d.rows();
   const int64_t h = d.width(), v = d.width() + 1;
-  d.floats({d.b, d.t, h}), d.floats({v, h}, 0.3);
+  d.floats({d.b, d.t, h});
+  const int64_t rows = d.head(v, h, d.form & 4);
   d.tokens(v);
   for (int64_t k = 0; k < d.in[2].size(); ++k)
     if (d.pick(0, 4) == 0) d.in[2].put(k, -100);
   if (grad) {
     d.scalars();
     const bool no_dw = d.pick(0, 3) == 0;
-    no_dw ? d.absent() : d.maybe({v, h});
+    no_dw ? d.absent() : d.maybe({rows, h});
     d.whole("no_dw", no_dw);
   }
   if (d.form & 1) d.real("z_loss", 0.5);
@@ -150,14 +159,15 @@ void entropy(Draw& d, bool grad) {
 void logprob(Draw& d, bool grad) {
   d.rows();
   const int64_t h = d.width(), v = d.width() + 1;
-  d.floats({d.b, d.t, h}), d.floats({v, h}, 0.3);
+  d.floats({d.b, d.t, h});
+  const int64_t rows = d.head(v, h, d.form & 1);
   d.tokens(v);
   for (int64_t k = 0; k < d.in[2].size(); ++k)
     if (d.pick(0, 4) == 0) d.in[2].put(k, -100);
   if (!grad) return;
   const bool no_dw = d.pick(0, 3) == 0;
   d.f32({d.b, d.t});
-  no_dw ? d.absent() : d.maybe({v, h});
+  no_dw ? d.absent() : d.maybe({rows, h});
   d.whole("no_dw", no_dw);
 }
 
