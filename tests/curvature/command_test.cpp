@@ -256,6 +256,32 @@ TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]
   refused({"job.probe=3"}, "unknown key `probe`");
 }
 
+TEST_CASE("OPT-6.7B is planned for a card of 80 GB with states on the host, or by groups of tensors", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write(
+      "opt.toml",
+      "[model]\nplugin = 'opt'\npreset = '6.7b'\ndropout = 0.0\n[data]\npaths = ['text.txt']\nvalidation = 0.2\n"
+      "[train]\nsequence_length = 512\nsteps = 1\n[recompute]\npolicy = 'full'\n[job]\nwindows = 4\n");
+  const auto plan = [&](const std::string& more) {
+    return engine(scratch,
+                  {"plan", "opt.toml", "--job", "curvature", "device.describe=a800-80g", "host.memory=160GB", more});
+  };
+  const Result all = plan("train.freeze=[]"), host = plan("offload.optimizer=host");
+  CHECK(all.exit == 5);
+  CHECK(has(all.out, "DOES NOT FIT"));
+  INFO(host.out << host.err);
+  CHECK(host.exit == 0);
+  for (const char* others : {"'*.layers.8.*', '*.layers.9.*', '*.layers.1?.*', '*.layers.2?.*', '*.layers.3?.*'",
+                             "'*embed*', '*.layers.?.*', '*.layers.1?.*', '*.layers.20.*', '*.layers.21.*', "
+                             "'*.layers.22.*', '*.layers.23.*'"}) {
+    const Result group = plan(std::string("train.freeze=[") + others + "]");
+    INFO(group.out << group.err);
+    CHECK(group.exit == 0);
+    CHECK(has(group.out, "of 79.1 GiB: fits"));
+  }
+}
+
 TEST_CASE("the curvature job is planned for a card, and refused for a device without its kernels", "[curvature]") {
   Scratch scratch;
   scratch.config();
