@@ -283,6 +283,31 @@ class Check:
         self.numbers["worst"] = rows
         return f"losses within {max(rows.values()):.1e} of the cpu's"
 
+    def analyse(self):
+        """the analysis of curvature: the same bits again, the planned memory, and near what the cpu device measures"""
+        self.need_kernels()
+        config, results = self.config("opt", 1), {}
+        words = ["--job", "curvature", "data.validation=0.2", "job.probes=2", "job.windows=2", "job.held_windows=2",
+                 "job.train_windows=2", "job.noise_seeds=1", "job.noise=[0.0, 0.01]"]
+        for out, device in (("analysis", "cuda"), ("analysis-again", "cuda"), ("analysis-cpu", "cpu")):
+            self.engine("analyse", config, *words, f"device.plugin={device}", "--out", out)
+            results[out] = json.loads((self.work / out / "results.json").read_text())
+        got, again, want = results.values()
+        memory = [got["memory"][which]["device_peak_bytes"] for which in ("planned", "measured")]
+        need(memory[0] == memory[1], f"planned {memory[0]} bytes of the device, measured {memory[1]}")
+        measured = ("tensors", "activations", "prm_results", "partition", "embedding")
+        need(all(got[part] == again[part] for part in measured), "another analysis has other numbers")
+        for one in got["prm_results"]["responses"]:
+            need(one["sigma"] or one["perplexity_change"]["mean"] == 0, "noise of 0 changes the perplexity")
+        worst = 0.0
+        for g, w in zip(got["tensors"], want["tensors"], strict=True):
+            for key in ("hessian_abs", "gradient_norm", "weight_norm"):
+                error = abs(g[key] - w[key]) / (abs(w[key]) + 1e-2)
+                need(error <= 5e-3, f"{key} of {g['name']} is {g[key]}, on the cpu {w[key]}")
+                worst = max(worst, error)
+        self.numbers["worst"] = worst
+        return f"{len(got['tensors'])} tensors, within {worst:.1e} of the cpu's"
+
     def serve(self):
         """a run is resumed with the same bits, evaluated and continued as text, on the GPU as on the cpu"""
         config = self.config("llama", 6)
@@ -388,9 +413,10 @@ class Check:
 
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
-          "synchronous", "error", "policies", "formats", "serve", "stages", "memory", "benchmark")
+          "synchronous", "error", "policies", "formats", "analyse", "serve", "stages", "memory", "benchmark")
 ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark"), ("error",)  # what the other has not, or does not on request
-SLOW = ("stages", "train_opt", "train_mamba", "synchronous", "policies", "formats", "serve")  # left out by --quick
+# Left out by --quick.
+SLOW = ("stages", "train_opt", "train_mamba", "synchronous", "policies", "formats", "analyse", "serve")
 
 
 def gpus():

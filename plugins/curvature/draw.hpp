@@ -10,7 +10,7 @@
 namespace curvature {
 
 // An element with a word below it is in the sample; 2^32: all are.
-inline uint64_t sample_limit(double rate, double share) {
+CURVATURE_INLINE uint64_t sample_limit(double rate, double share) {
   const double all = rate * share;
   if (!(all > 0)) return 0;
   return all >= 1 ? uint64_t{1} << 32 : static_cast<uint64_t>(all * 0x1p32);

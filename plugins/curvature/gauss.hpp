@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two standard normals of two random words (Box and Muller 1958), by operations that every processor rounds alike: +,
-// -,
-// *, / and sqrt in f64. No function of the C library is called, so the bits are equal everywhere.
+// -, *, / and sqrt in f64. No function of the C library that may round otherwise is called, so the bits are equal
+// everywhere.
 //   ln x, x = 2^k m, m in [sqrt(1/2), sqrt(2)):  s = (m - 1) / (m + 1);  k ln 2 + 2 (s + s^3/3 + ... + s^19/19)
 //   the angle is w / 2^32 of a turn: its nearest quarter, and the rest, at most an eighth, by the series of sine to
 //   r^13 and of cosine to r^14
@@ -10,21 +10,25 @@
 // Everything is in an anonymous namespace: a copy for AVX2 must never be the one that the linker keeps for all.
 #pragma once
 
+#include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace curvature {
 namespace {
 
+#ifndef CURVATURE_INLINE  // kernels for GPUs give their own
 #define CURVATURE_INLINE __attribute__((always_inline)) inline
+#endif
 
 CURVATURE_INLINE double from_bits(uint64_t bits) {
   double x;
-  __builtin_memcpy(&x, &bits, sizeof x);
+  memcpy(&x, &bits, sizeof x);
   return x;
 }
 CURVATURE_INLINE uint64_t bits_of_double(double x) {
   uint64_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
+  memcpy(&bits, &x, sizeof bits);
   return bits;
 }
 
@@ -59,7 +63,7 @@ struct Normals {
 };
 
 CURVATURE_INLINE Normals normals_of(uint32_t u, uint32_t w) {
-  const double radius = __builtin_sqrt(-2.0 * log_of((number_of(u) + 0.5) * 0x1p-32));
+  const double radius = sqrt(-2.0 * log_of((number_of(u) + 0.5) * 0x1p-32));
   // The rest is w minus the nearest multiple of 2^30, in [-2^29, 2^29); an eighth of a turn is pi / 4.
   const uint32_t quarter = (w + 0x20000000u) >> 30;
   const double rest = number_of((w + 0x20000000u) & 0x3fffffffu) - 0x1p29;

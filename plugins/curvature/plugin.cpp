@@ -30,7 +30,7 @@ name = 'reference'
 kind = ')" ENG_JOB_DRAFT R"('
 name = 'curvature'
 usual = true
-devices = ['cpu', 'reference']
+devices = ['cpu', 'reference', 'cuda']
 summary = 'diagonal Hessian, activation sparsity, classes of weights, their response to noise, an embedding'
 
 [provides.options]

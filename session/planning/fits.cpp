@@ -139,7 +139,9 @@ void check_job_fits(const Setup& setup, const std::string& name) {
   refuse_plan(
       setup, "job " + name,
       "lower train.sequence_length or the windows of a micro-batch, set recompute.policy = \"full\", distribute "
-      "states over more ranks (zero.plugin), or put them on a tier ([offload])");
+      "states over more ranks (zero.plugin), put them on a tier ([offload]), or do the job for a part of the tensors "
+      "at "
+      "a time (train.freeze)");
 }
 
 void count_data(Setup& setup, const Data& data) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
 
 #include "../cli/harness.hpp"
 
@@ -139,6 +140,38 @@ TEST_CASE("every kind of model is analysed by its own activations", "[curvature]
   CHECK(measured(scratch / "llama")["activations"][0]["exact_zeros"] < 0.01);
 }
 
+TEST_CASE("groups of tensors have the Fisher matrix of an analysis of all, in less memory", "[curvature][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("opt.toml",
+                "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 16\nnum_hidden_layers = 4\nffn_dim = 24\n"
+                "num_attention_heads = 2\ndropout = 0.0\n[data]\npaths = ['text.txt']\nvalidation = 0.2\n"
+                "[train]\nsequence_length = 16\nsteps = 1\n[job]\nmethod = 'fisher'\n");
+  const Json whole = analysed(scratch, "whole", {}, "opt.toml");
+  std::map<std::string, Json> expected;
+  for (const Json& t : whole["tensors"]) expected[t["name"]] = t;
+  const auto planned = [&](const std::string& out) {
+    return Json::parse(read(scratch / out / "results.json"))["memory"]["planned"]["device_peak_bytes"].get<double>();
+  };
+  size_t tensors = 0;
+  const std::string others[] = {"['*.layers.2.*', '*.layers.3.*', '*decoder.final*']",
+                                "['*embed*', '*.layers.0.*', '*.layers.1.*']"};
+  for (size_t group = 0; group < 2; ++group) {
+    const std::string out = "group " + std::to_string(group);
+    const Json part = analysed(scratch, out, {"train.freeze=" + others[group]}, "opt.toml");
+    for (const Json& t : part["tensors"]) {
+      const Json& same = expected.at(t["name"]);
+      INFO(t["name"]);
+      for (const char* key : {"hessian_mean", "hessian_low", "hessian_high", "hessian_abs", "gradient_norm",
+                              "weight_norm", "sparsity", "elements"})
+        CHECK(t[key] == same[key]);
+      ++tensors;
+    }
+    CHECK(planned(out) < 0.9 * planned("whole"));
+  }
+  CHECK(tensors == expected.size());
+}
+
 namespace {
 
 // Overwrites a tensor of f32 in a file of safetensors.
@@ -223,7 +256,33 @@ TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]
   refused({"job.probe=3"}, "unknown key `probe`");
 }
 
-TEST_CASE("a card without kernels for the curvature job is refused by its plan", "[curvature]") {
+TEST_CASE("OPT-6.7B is planned for a card of 80 GB with states on the host, or by groups of tensors", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write(
+      "opt.toml",
+      "[model]\nplugin = 'opt'\npreset = '6.7b'\ndropout = 0.0\n[data]\npaths = ['text.txt']\nvalidation = 0.2\n"
+      "[train]\nsequence_length = 512\nsteps = 1\n[recompute]\npolicy = 'full'\n[job]\nwindows = 4\n");
+  const auto plan = [&](const std::string& more) {
+    return engine(scratch,
+                  {"plan", "opt.toml", "--job", "curvature", "device.describe=a800-80g", "host.memory=160GB", more});
+  };
+  const Result all = plan("train.freeze=[]"), host = plan("offload.optimizer=host");
+  CHECK(all.exit == 5);
+  CHECK(has(all.out, "DOES NOT FIT"));
+  INFO(host.out << host.err);
+  CHECK(host.exit == 0);
+  for (const char* others : {"'*.layers.8.*', '*.layers.9.*', '*.layers.1?.*', '*.layers.2?.*', '*.layers.3?.*'",
+                             "'*embed*', '*.layers.?.*', '*.layers.1?.*', '*.layers.20.*', '*.layers.21.*', "
+                             "'*.layers.22.*', '*.layers.23.*'"}) {
+    const Result group = plan(std::string("train.freeze=[") + others + "]");
+    INFO(group.out << group.err);
+    CHECK(group.exit == 0);
+    CHECK(has(group.out, "of 79.1 GiB: fits"));
+  }
+}
+
+TEST_CASE("the curvature job is planned for a card, and refused for a device without its kernels", "[curvature]") {
   Scratch scratch;
   scratch.config();
   const auto plan = [&](const std::string& device) {
@@ -231,10 +290,19 @@ TEST_CASE("a card without kernels for the curvature job is refused by its plan",
   };
   const Result card = plan("a800-80g");
   INFO(card.out << card.err);
-  CHECK(card.exit == 3);
-  CHECK(has(card.err, "device cuda has no kernels for the ops of job curvature: it has them for cpu, reference"));
-  CHECK_FALSE(has(card.out, "fits"));
+  CHECK(card.exit == 0);
+  CHECK(has(card.out, "arena cuda (device)"));
+  CHECK(has(card.out, "of 79.1 GiB: fits"));
   CHECK(plan("24GiB").exit == 0);  // of the cpu device
+  scratch.write("other.toml",
+                "plugin = 'other'\nmemory = '80GiB'\nreserve = '1GiB'\nworkspace = '512MiB'\npeak_f32 = 1e13\n"
+                "memory_bandwidth = '1000GB'\npcie = '16GB'\n");
+  const Result other = plan("./other.toml");
+  INFO(other.out << other.err);
+  CHECK(other.exit == 3);
+  CHECK(
+      has(other.err, "device other has no kernels for the ops of job curvature: it has them for cpu, reference, cuda"));
+  CHECK_FALSE(has(other.out, "fits"));
 }
 
 }  // namespace curvature_command

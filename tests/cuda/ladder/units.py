@@ -45,11 +45,14 @@ UNITS = (
     Unit("optim", "plugins/optim/cuda", ("plugins/optim/cuda/plugin.cpp", ORDER), "plugins/optim/optim-cuda.eng.so",
          "tests/cuda/emulated/emulated-optim.eng.so", ("tests/cuda/kernels/optim_test.cpp",),
          {"muon": "*muon*,*norms over more chunks*"}, device="cuda"),
+    Unit("curvature", "plugins/curvature/cuda", ("plugins/curvature/cuda/plugin.cpp", ORDER),
+         "plugins/curvature/curvature-cuda.eng.so", "tests/cuda/emulated/emulated-curvature.eng.so",
+         ("tests/cuda/kernels/curvature_test.cpp",), device="cuda"),
 )
 EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
 # Plugins that the tests compare with, built by ninja.
 COMPARED = ("plugins/cpu/reference.eng.so", "plugins/mamba/mamba.eng.so", "plugins/optim/muon.eng.so",
-            "plugins/optim/adamw8bit.eng.so")
+            "plugins/optim/adamw8bit.eng.so", "plugins/curvature/curvature.eng.so")
 
 
 def tracked(*patterns):

@@ -2,6 +2,7 @@
 // Whole runs of `engine` with the plugins as they ship, compiled by nvcc, on the software CUDA runtime (CPU): streams,
 // events, graphs and copies are the runtime's, kernels are run by the emulator.
 #include "runs.hpp"
+#include "tests/cuda/train/analysis.hpp"
 
 using namespace cli;
 using namespace shipped;
@@ -41,6 +42,29 @@ TEST_CASE("software CUDA runtime (CPU): so do those of muon and adamw8bit", "[.s
   const Args optimizer =
       GENERATE(Args{"optimizer.plugin=muon"}, Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"});
   compare("\"eng.optim-cuda\"", with(optimizer, {"train.steps=2", "train.eval_every=0"}));
+}
+
+TEST_CASE("software CUDA runtime (CPU): so does an analysis of curvature, whatever is late or on the host", "[.slow]") {
+  Scratch scratch;
+  scratch.config();
+  write_opt(scratch);
+  const auto analysed = [&](const std::string& device, const std::string& seed, const Args& more = {}) {
+    Limits limits;
+    limits.more = {std::string("LD_LIBRARY_PATH=") + SOFTWARE, std::string("SOFTCUDA_TWINS=") + TWINS,
+                   "SOFTCUDA_SEED=" + seed};
+    const std::string out = device + seed;
+    const Result result = engine(scratch, analysis(device, out, more), limits);
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    CHECK(has(read(scratch / out / "run.json"), "\"eng.curvature-cuda\"") == (device == "cuda"));
+    return measured_by(scratch / out);
+  };
+  const Json first = analysed("cuda", "1");
+  check_near(first, analysed("cpu", "1"));
+  CHECK(analysed("cuda", "77") == first);
+  CHECK(analysed("cuda", "3", {"offload.optimizer=host"}) == first);
+  CHECK(analysed("cuda", "4", {"offload.optimizer=host", "offload.gradients=host", "offload.parameters=host"}) ==
+        first);
 }
 
 // The software cuBLASLt is made slow at what the first run must then avoid; a resumed run measures nothing.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/cli/harness.hpp"
+#include "tests/cuda/train/analysis.hpp"
 
 using namespace cli;
 
@@ -47,6 +47,25 @@ TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
     CHECK(plugins_of(scratch / device).count("eng.optim-cuda") == 0);
   }
   CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
+}
+
+TEST_CASE("emulated cuda: an analysis of curvature measures what one on the cpu device does", "[.slow]") {
+  Scratch scratch;
+  scratch.config();
+  write_opt(scratch);
+  const auto analysed = [&](const std::string& device, const std::string& out) {
+    const Result result =
+        engine(scratch, with({"--plugin-path", fs::path(EMULATED).parent_path().string()}, analysis(device, out)));
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    CHECK(plugins_of(scratch / out).count("eng.curvature-cuda") == (device == "cuda"));
+    return measured_by(scratch / out);
+  };
+  const Json first = analysed("cuda", "cuda");
+  check_near(first, analysed("cpu", "cpu"));
+  CHECK(analysed("cuda", "again") == first);
+  const Json memory = Json::parse(read(scratch / "cuda/results.json")).at("memory");
+  CHECK(memory["measured"]["device_peak_bytes"] == memory["planned"]["device_peak_bytes"]);
 }
 
 // Attention runs on tensor cores then.
