@@ -96,8 +96,16 @@ int device_count(std::string& why) {
     why = "there is no NVIDIA driver (libcuda.so.1) on this machine: install one for CUDA " + runtime +
           " or later, or set [device] plugin = \"cpu\"";
   else if (error == cudaErrorInsufficientDriver)
-    why = "the NVIDIA driver is too old: it supports CUDA " + driver + ", and this build needs " + runtime +
-          ": update the driver, or set [device] plugin = \"cpu\"";
+    why =
+        "the NVIDIA driver is too old: it supports CUDA " + driver + ", and this build needs " + runtime +
+        ": update the driver to 580 or later; on a data-centre card, such as an A100 or A800, NVIDIA's "
+        "forward-compatibility package cuda-compat-13-0 is enough, with its folder, /usr/local/cuda-13.0/compat, first "
+        "in LD_LIBRARY_PATH; or set [device] plugin = \"cpu\"";
+  else if (error == cudaErrorCompatNotSupportedOnDevice)
+    why =
+        "NVIDIA's forward-compatibility package (cuda-compat) is in use, and this card does not support it, as only "
+        "data-centre cards do: take it out of LD_LIBRARY_PATH and update the driver to 580 or later, or set [device] "
+        "plugin = \"cpu\"";
   else if (error == cudaErrorNoDevice || error == cudaSuccess)
     why =
         "no GPU is visible: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES is set to nothing; without a GPU "

@@ -25,7 +25,11 @@ TEST_CASE("a machine without a usable GPU is told so") {
            {{{"SOFTCUDA_DRIVER", "none"}},
             "there is no NVIDIA driver (libcuda.so.1) on this machine: install one for CUDA 13.0"},
            {{{"SOFTCUDA_DRIVER", "old"}},
-            "the NVIDIA driver is too old: it supports CUDA 12.4, and this build needs 13.0"},
+            "the NVIDIA driver is too old: it supports CUDA 12.4, and this build needs 13.0: update the driver to 580 "
+            "or "
+            "later; on a data-centre card, such as an A100 or A800, NVIDIA's forward-compatibility package "
+            "cuda-compat-13-0"},
+           {{{"SOFTCUDA_DRIVER", "compat"}}, "(cuda-compat) is in use, and this card does not support it"},
            {{{"SOFTCUDA_DEVICES", "0"}}, "no GPU is visible: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES"},
            {{{"SOFTCUDA_CARD", "v100-32g"}}, "sm_70: its kernels need sm_80"}}) {
     const Machine machine(variables);

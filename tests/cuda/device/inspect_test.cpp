@@ -61,6 +61,9 @@ TEST_CASE("inspect says that there is no driver, an old one, or no GPU") {
   for (const auto& [variables, want] : std::vector<std::pair<Variables, std::string>>{
            {{{"SOFTCUDA_DRIVER", "none"}}, "no GPU can be used: there is no NVIDIA driver (libcuda.so.1)"},
            {{{"SOFTCUDA_DRIVER", "old"}}, "no GPU can be used: the NVIDIA driver is too old: it supports CUDA 12.4"},
+           {{{"SOFTCUDA_DRIVER", "old"}}, "forward-compatibility package cuda-compat-13-0 is enough"},
+           {{{"SOFTCUDA_DRIVER", "compat"}},
+            "no GPU can be used: NVIDIA's forward-compatibility package (cuda-compat)"},
            {{{"SOFTCUDA_DEVICES", "0"}}, "no GPU can be used: no GPU is visible"}}) {
     const Machine machine(variables);
     const std::string text = inspected();

@@ -83,7 +83,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceCount(int* n) {
   LOCK;
   *n = 0;
-  if (state().driver != State::ok) return give(cudaErrorInsufficientDriver);
+  if (state().driver != State::ok) return give(usable());
   if (state().visible.empty()) return give(cudaErrorNoDevice);
   *n = static_cast<int>(state().visible.size());
   return cudaSuccess;
@@ -255,6 +255,7 @@ const char* cudaGetErrorName(cudaError_t error) {
                                                            NAME(cudaErrorLaunchTimeout),
                                                            NAME(cudaErrorNoDevice),
                                                            NAME(cudaErrorInsufficientDriver),
+                                                           NAME(cudaErrorCompatNotSupportedOnDevice),
                                                            NAME(cudaErrorInvalidDevice),
                                                            NAME(cudaErrorInvalidResourceHandle),
                                                            NAME(cudaErrorInvalidDeviceFunction),

@@ -6,7 +6,7 @@
 //   SOFTCUDA_CARD      h200 (default), a100, rtx4090, ...   SOFTCUDA_BYTES    memory of a card
 //   SOFTCUDA_DEVICES   number of cards, 1 by default        SOFTCUDA_SEED     of the order of work on queues
 //   CUDA_VISIBLE_DEVICES  numbers of those that this process sees; all, if it is not set
-//   SOFTCUDA_DRIVER    none, old, or ok
+//   SOFTCUDA_DRIVER    none, old, compat (cuda-compat on a card that does not support it), or ok
 //   SOFTCUDA_LAST      a stream that works only when no other can; then it does SOFTCUDA_AHEAD pieces more (0)
 //   SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address
 //   SOFTCUDA_TWINS     a shared object with software_cuda_twin(): kernels compiled for the host, tests/cuda/twins

@@ -73,7 +73,10 @@ void read_environment(State& s) {
   if (const std::string bytes = variable("SOFTCUDA_BYTES"); !bytes.empty()) s.card.bytes = std::stoull(bytes);
   s.visible = visible_of(std::stoi(variable("SOFTCUDA_DEVICES", "1")));
   const std::string driver = variable("SOFTCUDA_DRIVER", "ok");
-  s.driver = driver == "none" ? State::none : driver == "old" ? State::old : State::ok;
+  s.driver = driver == "none"     ? State::none
+             : driver == "old"    ? State::old
+             : driver == "compat" ? State::compat
+                                  : State::ok;
   s.random.seed(std::stoull(variable("SOFTCUDA_SEED", "1")));
   s.last_stream = std::stoi(variable("SOFTCUDA_LAST", "-1"));
   s.ahead = std::stoi(variable("SOFTCUDA_AHEAD", "0")), s.may = 0;
@@ -191,6 +194,7 @@ void complain(const std::string& what) {
 
 cudaError_t usable() {
   const State& s = state();
+  if (s.driver == State::compat) return cudaErrorCompatNotSupportedOnDevice;
   if (s.driver != State::ok) return cudaErrorInsufficientDriver;
   if (s.visible.empty()) return cudaErrorNoDevice;
   return s.sticky;

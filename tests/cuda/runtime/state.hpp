@@ -85,7 +85,7 @@ struct State {
   bool read = false;
   Card card{};
   std::vector<int> visible;  // by device: the number of its card on this machine
-  enum { ok, none, old } driver = ok;
+  enum { ok, none, old, compat } driver = ok;
   std::mt19937_64 random;
   int last_stream = -1;
   int ahead = 0, may = 0;  // pieces of work of that stream: how many more it does at once, and still may
