@@ -119,7 +119,7 @@ TEST_CASE("situation 6: answers in a row, and conversations that begin with one,
 
 TEST_CASE("situation 7: a question that fills the sample leaves nothing to train, and is told") {
   const std::string filler(200, 'q');
-  const std::string large = row(R"({"role": "user", "content": ")" + filler + "\"}, " + said);
+  const std::string one = row(R"({"role": "user", "content": ")" + filler + "\"}, " + said), large = one + one;
   CHECK_THAT(trained(row(asked + ", " + said) + large), Contains("rows.jsonl:2: the conversation is"));
   CHECK_THAT(trained(row(asked + ", " + said) + large, plain, {{"too_long", "cut"}}),
              Contains("rows.jsonl:2: the row trains no token: its answers begin behind the 121 tokens"));

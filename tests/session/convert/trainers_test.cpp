@@ -86,8 +86,9 @@ deepspeed:
       "base_model: x\ndatasets:\n  - path: a/b\n    type: chat_template\n  - path: c.jsonl\n    "
       "type: alpaca\n",
       "", "a.yml");
-  CHECK_THAT(chat.text, Contains("# paths ="));
-  CHECK_THAT(notes_of(chat), Contains("of type \"chat_template\"") && Contains("of type \"alpaca\""));
+  CHECK_THAT(chat.text, Contains("# paths =") && Contains("# plugin = \"chat\""));
+  CHECK_THAT(notes_of(chat),
+             Contains("`datasets.0.path` = \"a/b\": data.paths takes files") && Contains("of type \"alpaca\""));
 }
 
 TEST_CASE("convert: LLaMA-Factory") {
