@@ -430,6 +430,7 @@ Config Config::make(Document document, Problems problems, const std::string& tex
   Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};
   resolver.read_from(base_dir);
   move_old_keys(document, resolver.model_name(), plugins, problems);
+  keep_old_values(document, plugins);
   move_adapter(document, problems);
   config.notes_ = document.notes;
   config.notes_.insert(config.notes_.end(), resolver.from.notes.begin(), resolver.from.notes.end());

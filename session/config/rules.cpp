@@ -215,6 +215,26 @@ void move_old_keys(Document& document, const std::string& model, const SchemaSou
         {"E0113", "`model.z_loss` and `loss.z_loss` are both given", old.key, "keep loss.z_loss, its new name"});
 }
 
+std::vector<Newer> keep_old_values(Document& document, const SchemaSource& plugins) {
+  static const struct {
+    std::string kind, plugin;
+    Newer key;
+  } all[] = {{"eng.optimizer/1", "muon", {"optimizer", "products", std::string("f32")}}};
+  std::vector<Newer> out;
+  if (!document.resolved || !plugins.find) return out;
+  for (const auto& [kind, name, newer] : all) {
+    const Given* named = document.find(newer.section, "plugin");
+    if (!named || named->value != Value(name) || !named->place.override_text.empty()) continue;
+    const PluginSchema* plugin = plugins.find(kind, name);
+    if (!plugin || !find_option(plugin->options, newer.key)) continue;  // another plugin of this name
+    if (document.find(newer.section, newer.key) || document.removed.count(newer.section + "." + newer.key)) continue;
+    Given& given = document.parts[newer.section].keys[newer.key];
+    given.value = newer.before, given.held = true;
+    out.push_back(newer);
+  }
+  return out;
+}
+
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,
                  std::vector<std::string>& notes) {
   const Rules rules{document, broken, config, problems, notes};

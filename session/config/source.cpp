@@ -113,7 +113,9 @@ void take_away(const std::string& text, Document& document, Problems& problems) 
   auto& keys = document.parts[section].keys;
   const auto gone =
       std::erase_if(keys, [&](const auto& entry) { return entry.first == key || entry.first.starts_with(key + "."); });
-  if (gone == 0)
+  if (gone > 0)
+    document.removed.insert(section + "." + key);
+  else
     document.notes.push_back(
         fmt::format("--unset {}: the file does not set it, so nothing changes", printable(text.substr(1), 80)));
   if (keys.empty() && !document.parts[section].header.line) document.parts.erase(section);

@@ -25,6 +25,7 @@ struct Document {
   };
   std::map<std::string, Part> parts;  // by section; "": keys outside any section
   bool resolved = false;              // the text of a run, which has every key
+  std::set<std::string> removed;      // "section.key", by overrides
   std::vector<std::string> notes;
 
   // nullptr if it is absent.
@@ -68,6 +69,15 @@ std::string absent_tier(const std::string& key, const Document& document, const 
 
 // Moves keys that older engines had elsewhere: model.z_loss is loss.z_loss, unless the plugin `model` has a key z_loss.
 void move_old_keys(Document& document, const std::string& model, const SchemaSource& plugins, Problems& problems);
+
+// A key of a plugin that is newer than a run.
+struct Newer {
+  std::string section, key;
+  Value before;  // that computes what the run did
+};
+// Gives a resolved text the keys that its plugins have got since, if their defaults would change its numbers. Returns
+// these. What an override removed stays away, and a plugin that an override names has its defaults.
+std::vector<Newer> keep_old_values(Document& document, const SchemaSource& plugins);
 
 // [adapter] with its keys becomes the one entry of [[transforms]]; both at once are a problem.
 void move_adapter(Document& document, Problems& problems);

@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "session/config/mixture.hpp"
+#include "session/config/schemas.hpp"
 #include "session/planning/schedule.hpp"
 
 namespace eng {
@@ -117,6 +118,19 @@ std::string other_note(const Resumption&, const Config&, Untold& untold) {
   return all.empty() ? "" : "from now on, " + all;
 }
 
+// Values that the run keeps of before it knew their keys.
+std::string kept_note(const Resumption& r, const Config&, Untold&) {
+  Document before = r.before;
+  std::string out;
+  for (const auto& [section, key, value] : keep_old_values(before, schemas_of(r.registry))) {
+    const auto& settings = r.now.section(section).settings();
+    if (const auto now = settings.find(key); now == settings.end() || now->second.value != value) continue;
+    out += fmt::format("{}{}.{} = {}, since the run is older than this key, and another value changes its numbers",
+                       out.empty() ? "" : "; ", section, key, toml_text(value));
+  }
+  return out;
+}
+
 // The schemas' rule for a change of a key.
 OnChange rule_of(const std::string& section, const std::string& key, const Config& now, const SchemaSource& plugins) {
   static const std::map<std::string, OnChange> by_section = {
@@ -152,6 +166,7 @@ std::vector<Change> changes(const Document& written, const Config& now, const Sc
   Document before = written;
   Problems none;
   move_old_keys(before, now.section("model").string("plugin"), plugins, none);
+  keep_old_values(before, plugins);
   std::vector<Change> out;
   for (const Section& section : now.sections()) {
     std::map<std::string, Change> found;
@@ -198,7 +213,7 @@ std::vector<std::string> resume_notes(const Resumption& r) {
   const Config before = as_before(r.before, r.now);
   Untold untold = r.changes;
   std::vector<std::string> out;
-  for (const auto& note : {batch_note, rate_note, other_note})
+  for (const auto& note : {batch_note, rate_note, other_note, kept_note})
     if (std::string text = note(r, before, untold); !text.empty()) out.push_back(std::move(text));
   return out;
 }

@@ -181,6 +181,25 @@ TEST_CASE("plan --json has every field", "[cli]") {
   CHECK(names(scratch / "runs").empty());
 }
 
+TEST_CASE("plan counts muon's products of bf16 at the rate of bf16", "[cli]") {
+  Scratch scratch;
+  const std::string config = scratch.config().string();
+  Json plans[2];
+  for (int k : {0, 1}) {
+    const Result plan = engine(scratch, {"plan", config, "--json", "device.describe=a800-80g", "model.hidden_size=2048",
+                                         "model.intermediate_size=4096", "optimizer.plugin=muon",
+                                         std::string("optimizer.products=") + (k == 0 ? "f32" : "bf16")});
+    INFO(plan.err);
+    REQUIRE(plan.exit == 0);
+    plans[k] = Json::parse(plan.out);
+  }
+  // 19.5 and 312 TFLOP/s; the model itself computes in f32 in both.
+  const double f32 = plans[0].at("step_seconds_estimate"), bf16 = plans[1].at("step_seconds_estimate");
+  CHECK(f32 > 3 * bf16);
+  const auto bytes = [](const Json& plan) { return plan.at("ranks").at(0).at("device_peak_bytes").get<uint64_t>(); };
+  CHECK(bytes(plans[1]) < bytes(plans[0]));
+}
+
 TEST_CASE("plan --ranks prints what each rank holds and sends", "[cli]") {
   Scratch scratch;
   const std::string config = scratch.config().string();

@@ -50,6 +50,9 @@ class Matrix {
   // Largest difference from `theirs`, as a part of its largest number.
   double weight_error(const Json& theirs) { return error(weight_, theirs); }
   double momentum_error(const Json& theirs) { return error(momentum_, theirs); }
+  std::vector<double> weight() { return values(weight_); }
+  // The bytes of memory that the update needs besides what stays.
+  uint64_t scratch() const { return plan_.arenas[0].transient; }
 
  private:
   std::string text(const std::string& device) const {
@@ -111,15 +114,18 @@ class Matrix {
     executor_->upload(view, dtype_ == ENG_F64 ? static_cast<const void*>(values.data()) : narrow.data());
   }
   double error(const eng::View& view, const std::vector<double>& theirs) {
-    std::vector<double> wide(theirs.size());
-    std::vector<float> narrow(theirs.size());
-    executor_->download(dtype_ == ENG_F64 ? static_cast<void*>(wide.data()) : narrow.data(), view);
+    const std::vector<double> ours = values(view);
     double difference = 0, size = 0;
-    for (size_t k = 0; k < theirs.size(); ++k) {
-      const double ours = dtype_ == ENG_F64 ? wide[k] : static_cast<double>(narrow[k]);
-      difference = std::max(difference, std::abs(ours - theirs[k])), size = std::max(size, std::abs(theirs[k]));
-    }
+    for (size_t k = 0; k < theirs.size(); ++k)
+      difference = std::max(difference, std::abs(ours[k] - theirs[k])), size = std::max(size, std::abs(theirs[k]));
     return difference / size;
+  }
+  std::vector<double> values(const eng::View& view) {
+    std::vector<double> wide(static_cast<size_t>(eng::count(shape_)));
+    std::vector<float> narrow(wide.size());
+    executor_->download(dtype_ == ENG_F64 ? static_cast<void*>(wide.data()) : narrow.data(), view);
+    if (dtype_ != ENG_F64) std::copy(narrow.begin(), narrow.end(), wide.begin());
+    return wide;
   }
 
   const Json settings_;
@@ -135,10 +141,11 @@ class Matrix {
   std::unique_ptr<eng::Executor> executor_;
 };
 
-// The largest error of any step of all cases.
-double worst(const std::string& device, int32_t dtype) {
+// The largest error of any step of all cases with these products.
+double worst(const std::string& device, int32_t dtype, const std::string& products = "f32") {
   double most = 0;
   for (const Json& about : golden()["cases"]) {
+    if (about["settings"]["products"] != products) continue;
     Matrix matrix(about, device, dtype);
     for (size_t k = 0; k < about["gradients"].size(); ++k) {
       matrix.step(about["gradients"][k]);
@@ -149,17 +156,107 @@ double worst(const std::string& device, int32_t dtype) {
   return most;
 }
 
+// I - 2 v v^T / (v^T v) with v = (1, 2, ..., n): orthogonal.
+double reflection(int64_t n, int64_t i, int64_t j) {
+  const auto size = static_cast<double>(n);
+  return (i == j ? 1 : 0) - 12.0 * static_cast<double>((i + 1) * (j + 1)) / (size * (size + 1) * (2 * size + 1));
+}
+
+// The singular values of what one update without momentum makes of a matrix with singular values from 1 to 0.01, in
+// their order, and the largest of what should be 0 beside them.
+struct Values {
+  std::vector<double> singular;
+  double other = 0;
+};
+Values orthogonal(const std::string& device, int64_t M, int64_t N, const Json& changes) {
+  const int64_t rank = std::min(M, N);
+  Json about = golden()["cases"][0], gradient = Json::array();
+  about["shape"] = {M, N};
+  about["settings"].update({{"momentum", 0.0}, {"scale", "none"}, {"learning_rate", 1.0}, {"clip", 1.0}});
+  about["settings"].update(changes);
+  about["weight"] = std::vector<double>(static_cast<size_t>(M * N), 0.0);
+  for (int64_t i = 0; i < M; ++i)
+    for (int64_t j = 0; j < N; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < rank; ++k)
+        sum += reflection(M, i, k) * std::pow(0.01, static_cast<double>(k) / static_cast<double>(rank - 1)) *
+               reflection(N, k, j);
+      gradient.push_back(sum);
+    }
+  Matrix matrix(about, device, ENG_F32);
+  matrix.step(gradient);
+  const std::vector<double> weight = matrix.weight();  // minus the orthogonal matrix
+  Values out;
+  for (int64_t a = 0; a < rank; ++a)
+    for (int64_t b = 0; b < rank; ++b) {
+      double sum = 0;
+      for (int64_t i = 0; i < M; ++i)
+        for (int64_t j = 0; j < N; ++j) sum -= reflection(M, a, i) * weight[i * N + j] * reflection(N, j, b);
+      if (a == b)
+        out.singular.push_back(sum);
+      else
+        out.other = std::max(out.other, std::abs(sum));
+    }
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("muon is the published update, in f64 to the last digits and in f32 as far as that goes") {
-  CHECK(golden()["cases"].size() == 5);
+  CHECK(golden()["cases"].size() == 11);
   CHECK(worst("reference", ENG_F64) < 1e-12);
   CHECK(worst("reference", ENG_F32) < 1e-5);
   CHECK(worst("cpu", ENG_F32) < 1e-5);
 }
 
+TEST_CASE("muon with products of bf16 is the iteration in f64 that rounds what is multiplied") {
+  // A sum in another order or in f32 rounds to a neighbour now and then. bf16 has 8 bits.
+  CHECK(worst("reference", ENG_F32, "bf16") < 1e-3);
+  CHECK(worst("cpu", ENG_F32, "bf16") < 4e-3);
+}
+
+TEST_CASE("muon brings singular values near 1") {
+  struct Band {
+    const char* coefficients;
+    double least, most;
+  };
+  for (const auto& [coefficients, least, most] : {Band{"jordan", 0.66, 1.22}, {"polar_express", 0.83, 1.14}})
+    for (const char* products : {"f32", "bf16"})
+      for (const std::string& device : devices)
+        for (const auto& [M, N] : {std::pair<int64_t, int64_t>(12, 20), {20, 12}}) {
+          const Values made = orthogonal(device, M, N, {{"coefficients", coefficients}, {"products", products}});
+          INFO(device << " " << coefficients << " " << products << " " << M << " x " << N);
+          CHECK(*std::min_element(made.singular.begin(), made.singular.end()) > least);
+          CHECK(*std::max_element(made.singular.begin(), made.singular.end()) < most);
+          CHECK(made.other < (products == std::string("f32") ? 1e-3 : 0.1));
+        }
+}
+
+TEST_CASE("products of bf16 need half the memory") {
+  uint64_t bytes[2] = {};
+  for (size_t k = 0; k < 2; ++k) {
+    Json about = golden()["cases"][0];
+    about["shape"] = {128, 192}, about["weight"] = std::vector<double>(size_t{128} * 192, 0.0);
+    about["settings"]["products"] = k == 0 ? "f32" : "bf16";
+    bytes[k] = Matrix(about, "cpu", ENG_F32).scratch();
+  }
+  CHECK(bytes[0] == 4 * (2 * 128 * 192 + 128 * 128));
+  CHECK(bytes[1] == bytes[0] / 2);
+}
+
+TEST_CASE("an unknown kind of products or coefficients is refused") {
+  for (const auto& [key, value] : {std::pair("products", "f16"), {"coefficients", "newton"}}) {
+    Json about = golden()["cases"][0];
+    about["settings"][key] = value;
+    CHECK_THROWS_WITH(Matrix(about, "cpu", ENG_F32), Catch::Contains(key) && Catch::Contains(value));
+  }
+}
+
 TEST_CASE("muon with one setting changed is seen") {
-  for (const auto& [key, value] : {std::pair<const char*, Json>("steps", 4), {"nesterov", false}, {"scale", "none"}}) {
+  for (const auto& [key, value] : {std::pair<const char*, Json>("steps", 4),
+                                   {"nesterov", false},
+                                   {"scale", "none"},
+                                   {"coefficients", "polar_express"}}) {
     Json about = golden()["cases"][0];
     about["settings"][key] = value;
     Matrix matrix(about, "reference", ENG_F64);

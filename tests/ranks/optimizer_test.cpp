@@ -49,6 +49,7 @@ void everywhere(const Args& more) {
 
 TEST_CASE("muon on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"optimizer.plugin=muon"});
+  everywhere({"optimizer.plugin=muon", "optimizer.products=f32", "optimizer.coefficients=polar_express"});
 }
 
 TEST_CASE("bf16_sr on two ranks with every strategy", "[ranks][.slow]") {
@@ -72,6 +73,31 @@ TEST_CASE("a checkpoint of adamw does not go on as adamw8bit, nor the other way 
     CHECK(has(other.err, bytes ? "(exp_avg_codes): this run has no such tensor: another model or optimizer"
                                : "(exp_avg): this run has no such tensor: another model or optimizer"));
   }
+}
+
+TEST_CASE("a run of muon that is older than its products goes on in f32", "[ranks]") {
+  const Place place;
+  for (const char* out : {"old", "new"})
+    REQUIRE(place.run(out, {"optimizer.plugin=muon", "optimizer.products=f32"}, "none", "1").exit == 0);
+  // The text of an engine that did not have the key.
+  std::string text = read(place / "old/config.resolved.toml");
+  const size_t line = text.find("\nproducts = ");
+  REQUIRE(line != std::string::npos);
+  text.erase(line, text.find('\n', line + 1) - line);
+  place.write("old/config.resolved.toml", text);
+  const Result on = engine(place, {"run", "old", "train.steps=3"});
+  INFO(on.err);
+  REQUIRE(on.exit == 0);
+  CHECK(has(on.err, "optimizer.products = \"f32\", since the run is older than this key"));
+  REQUIRE(engine(place, {"run", "new", "train.steps=3"}).exit == 0);
+  CHECK(engine(place, {"ckpt", "diff", "new", "old"}).exit == 0);
+  // It is written now. Another value changes the numbers, and is told.
+  CHECK(has(read(place / "old/config.resolved.toml"), "\nproducts = \"f32\""));
+  const Result other = engine(place, {"run", "old", "train.steps=4", "optimizer.products=bf16"});
+  CHECK(other.exit == 0);
+  CHECK(has(other.err, "optimizer.products = \"bf16\" (\"f32\" before)"));
+  REQUIRE(engine(place, {"run", "new", "train.steps=4"}).exit == 0);
+  CHECK(engine(place, {"ckpt", "diff", "new", "old"}).exit != 0);
 }
 
 TEST_CASE("groups on two ranks with every strategy", "[ranks][.slow]") {

@@ -141,6 +141,37 @@ TEST_CASE("changes: the model, the data and the random numbers stay, unless the 
   CHECK_NOTHROW(refuse_changes(changes(older, first, schemas_of(built_plugins())), {}, first));
 }
 
+TEST_CASE("changes: a run that is older than a key keeps what it computed", "[changes]") {
+  const Config first = configured("[optimizer]\nplugin = \"muon\"\n");
+  CHECK(first.section("optimizer").string("products") == "bf16");
+  const std::string text = resolved_text(first);
+  std::string older = text;
+  const size_t line = older.find("\nproducts = ");
+  older.erase(line, older.find('\n', line + 1) - line);
+  const Document old = read_resolved(older, "run");
+  const auto again = [&](const std::string& from, const std::vector<std::string>& overrides) {
+    return Config::parse(from, "run", "/", overrides, schemas_of(built_plugins()));
+  };
+  const auto notes = [&](const Config& now) {
+    return resume_notes({old, now, changes(old, now, schemas_of(built_plugins())), 1, 1, 1, built_plugins()});
+  };
+  const Config kept = again(older, {});
+  CHECK(kept.section("optimizer").string("products") == "f32");
+  CHECK(changes(old, kept, schemas_of(built_plugins())).empty());
+  CHECK(notes(kept) ==
+        std::vector<std::string>{"optimizer.products = \"f32\", since the run is older than this key, and "
+                                 "another value changes its numbers"});
+  // Its configuration, or the plugin's name, given again: the default, with a note.
+  const std::vector<std::string> told = {R"(from now on, optimizer.products = "bf16" ("f32" before))"};
+  CHECK(notes(first) == told);
+  CHECK(notes(again(older, {"optimizer.plugin=muon"})) == told);
+  CHECK(notes(again(older, {"optimizer.products=bf16"})) == told);
+  // Not where the run had the key, or another optimizer.
+  CHECK(again(text, {"-optimizer.products"}).section("optimizer").string("products") == "bf16");
+  CHECK(again(resolved_text(configured("")), {"optimizer.plugin=muon"}).section("optimizer").string("products") ==
+        "bf16");
+}
+
 TEST_CASE("runs in a folder are found, newest last", "[changes]") {
   namespace fs = std::filesystem;
   std::string pattern = (fs::temp_directory_path() / "engine-runs-XXXXXX").string();

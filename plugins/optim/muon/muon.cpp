@@ -6,26 +6,24 @@
 #include <cstring>
 
 #include "../optim.hpp"
+#include "orthogonal.hpp"
 
 namespace muon {
 namespace {
-
-// The quintic of Jordan et al. 2024, chosen for its slope at 0: x -> a x + b x^3 + c x^5 brings singular values from
-// (0, 1] to about 0.7 to 1.2 in five steps.
-constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
 
 enum class Scale { rms, shape, none };
 
 struct Muon {
   double momentum, matrix_rate, beta1, beta2, eps, weight_decay;
-  int64_t nesterov, steps;
+  int64_t nesterov;
+  Orthogonal how;
   Scale scale;
 };
 
 eng_status create(const eng_options* options, void** self, eng_error* error) {
   Muon m{};
   int32_t nesterov = 0;
-  const char* scale = nullptr;
+  const char *scale = nullptr, *coefficients = nullptr, *products = nullptr;
   const struct {
     const char* key;
     double limit;
@@ -40,10 +38,14 @@ eng_status create(const eng_options* options, void** self, eng_error* error) {
   for (const auto& [key, limit, text, out] : numbers)
     if (eng_status s = read_below(options, key, limit, text, out, error)) return s;
   if (eng_status s = options->get_bool(options, "nesterov", &nesterov, error)) return s;
-  if (eng_status s = options->get_int(options, "steps", &m.steps, error)) return s;
+  if (eng_status s = options->get_int(options, "steps", &m.how.steps, error)) return s;
   if (eng_status s = options->get_string(options, "scale", &scale, error)) return s;
+  if (eng_status s = options->get_string(options, "coefficients", &coefficients, error)) return s;
+  if (eng_status s = options->get_string(options, "products", &products, error)) return s;
   m.nesterov = nesterov != 0;
   m.scale = !std::strcmp(scale, "rms") ? Scale::rms : !std::strcmp(scale, "shape") ? Scale::shape : Scale::none;
+  m.how.coefficients = !std::strcmp(coefficients, "polar_express") ? Coefficients::polar_express : Coefficients::jordan;
+  m.how.f32 = !std::strcmp(products, "f32");
   Muon* made = new (std::nothrow) Muon(m);
   if (!made) return report(error, ENG_NO_MEMORY, "out of memory");
   *self = made;
@@ -114,49 +116,11 @@ double factor(const Muon& m, int64_t rows, int64_t columns) {
   }
 }
 
-// Emits a sequence of ops. The builder keeps the first error.
-struct Steps {
-  eng_build* build;
-  eng_id emit(const char* op, const eng_id* in, uint32_t n_in, const eng_attr* attrs, uint32_t n_attrs,
-              eng_id out = 0) {
-    build->api->emit(build, op, in, n_in, &out, 1, attrs, n_attrs, nullptr);
-    return out;
-  }
-  eng_id scale(eng_id x, double by, eng_id out = 0) {
-    const eng_attr attr = {.key = "factor", .i = 0, .f = by};
-    return emit(ENG_OP_SCALE, &x, 1, &attr, 1, out);
-  }
-  // x y + plus, in the memory of `plus` if it is given.
-  eng_id product(eng_id x, bool x_turned, eng_id y, bool y_turned, eng_id plus = 0) {
-    const eng_id in[3] = {x, y, plus};
-    const eng_attr attrs[2] = {{"ta", x_turned, 0}, {"tb", y_turned, 0}};
-    return emit(ENG_OP_MATMUL, in, 3, attrs, 2, plus);
-  }
-};
-
-// Newton-Schulz on grad (M, N), in place: x = a x + (b s + c s s) x with s = x x^T, computed on the shorter side. The
-// factors are placed so that scaling needs few ops: c ((a/c) x + (s s + (b/c) s) x).
-eng_status orthogonalize(const Muon& m, eng_build* build, const eng_update* run, eng_error* error) {
-  Steps steps{build};
-  const eng_desc& shape = *run->ranges[0].parameter->shape;
-  const int64_t M = shape.dims[0], N = shape.dims[1];
-  const bool tall = M > N;
-  const eng_attr eps = {.key = "eps", .i = 0, .f = 1e-7};
-  eng_id x = steps.emit(MUON_OP_NORMALIZE, &run->grad, 1, &eps, 1);
-  for (int64_t k = 0; k < m.steps; ++k) {
-    const eng_id s = steps.product(x, tall, x, !tall);
-    const eng_id polynomial = steps.product(s, false, s, false, steps.scale(s, b / c));
-    const eng_id start = steps.scale(x, a / c);
-    const eng_id y =
-        tall ? steps.product(x, false, polynomial, false, start) : steps.product(polynomial, false, x, false, start);
-    x = steps.scale(y, c, y);
-  }
-  steps.scale(x, factor(m, M, N), run->grad);
-  return build->api->status(build, error);
-}
-
 eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* run, double decay, eng_error* error) {
-  if (run->stage == ENG_STAGE_WHOLE) return orthogonalize(m, build, run, error);
+  if (run->stage == ENG_STAGE_WHOLE) {
+    const eng_desc& shape = *run->ranges[0].parameter->shape;
+    return orthogonalize(m.how, factor(m, shape.dims[0], shape.dims[1]), build, run->grad, shape, error);
+  }
   if (run->stage == ENG_STAGE_BEFORE) {
     const eng_id in[3] = {run->grad, run->states[0], run->scalars};
     eng_id out[2] = {run->grad, run->states[0]};

@@ -16,8 +16,8 @@ namespace muon {
 #define MUON_OP_MOMENTUM "eng.muon.momentum/1"
 // x = u / (norm + eps), norm the root of the sum of all squares: of each 4,096 elements in 64 strided lanes (lane j
 // takes elements j, j+64, ... in order), the lanes folded in a balanced tree, these sums added in f64 as eng.finish/1
-// adds partials. The quotient 1 / (norm + eps) is computed in f64 and rounded once.  in: u (M, N) f; out: x (M, N).
-// attr: eps f. EXACT.
+// adds partials. The quotient 1 / (norm + eps) is computed in f64 and rounded once.  in: u (M, N) f; out: x (M, N),
+// in place allowed. attr: eps f. EXACT.
 #define MUON_OP_NORMALIZE "eng.muon.normalize/1"
 // p = p - lr * (wd * p) (skipped when wd = 0); p = p - lr * o.  Nothing changes when scalars[OK] is 0.
 // in: p, o (n) f, scalars; out: p, in place; [weight (n)]. attrs: weight_decay f, [weight i, as in eng.adamw/1]. EXACT.

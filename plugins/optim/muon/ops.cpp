@@ -49,7 +49,7 @@ eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t*
 }
 
 const eng_in_place momentum_in_place[] = {{0, 0, 1, 0}, {1, 1, 1, 0}};
-const eng_in_place first_in_place[] = {{0, 0, 1, 0}};
+const eng_in_place first_in_place[] = {{0, 0, 1, 0}}, first_may_be_in_place[] = {{0, 0, 0, 0}};
 
 constexpr eng_op make_op(const char* id, uint32_t inputs, decltype(eng_op::infer) infer) {
   eng_op op{};
@@ -62,7 +62,7 @@ constexpr eng_op in_place(eng_op op, const eng_in_place (&pairs)[n]) {
   return op;
 }
 const eng_op momentum_op = in_place(make_op(MUON_OP_MOMENTUM, 3, infer_momentum), momentum_in_place);
-const eng_op normalize_op = make_op(MUON_OP_NORMALIZE, 1, infer_normalize);
+const eng_op normalize_op = in_place(make_op(MUON_OP_NORMALIZE, 1, infer_normalize), first_may_be_in_place);
 const eng_op apply_op = in_place(make_op(MUON_OP_APPLY, 3, infer_apply), first_in_place);
 const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
 

@@ -32,6 +32,8 @@ summary = 'momentum made orthogonal by Newton-Schulz (Jordan et al. 2024) for ma
 momentum = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'decay of the sum of gradients, for matrices' }
 nesterov = { type = 'bool', default = true, help = 'Nesterov momentum' }
 steps = { type = 'int', default = 5, min = 1, max = 20, help = 'steps of the Newton-Schulz iteration' }
+coefficients = { type = 'string', default = 'jordan', choices = ['jordan', 'polar_express'], help = 'of the iteration. jordan: the same in each step (Jordan et al. 2024), singular values end between 0.7 and 1.2; polar_express: the best ones for each step (Amsel et al. 2025), nearer to 1' }
+products = { type = 'string', default = 'bf16', choices = ['bf16', 'f32'], help = 'what the iteration multiplies. bf16: 16 bits, summed in f32, as its authors do; f32: no rounding, more memory, and on a GPU many times slower' }
 scale = { type = 'string', default = 'rms', choices = ['rms', 'shape', 'none'], help = 'factor of an orthogonal M x N matrix. rms: 0.2 sqrt(max(M, N)), so that updates are as large as those of AdamW (Liu et al. 2025); shape: sqrt(max(1, M / N)) (Jordan et al. 2024); none: 1' }
 matrix_rate = { type = 'float', default = 1.0, min = 0.0, max = 1e6, help = 'the learning rate of matrices is learning_rate times this' }
 beta1 = { type = 'float', default = 0.9, min = 0.0, max = 0.9999999, help = 'AdamW: decay of the mean of gradients' }
