@@ -81,7 +81,7 @@ def rounded(gradient, settings, factor):
     t = [factor]
     for _, _, c in reversed(steps):
         t.insert(0, (c * t[0]) ** 0.2)
-    z = bf16(x / (numpy.sqrt((x * x).sum()) + 1e-7) * (t[0] / norm))
+    z = bf16(x / (numpy.sqrt((x * x).sum()) * norm + 1e-7) * t[0])
     for (a, b, c), now in zip(steps, t):
         square = bf16(z @ z.T)
         polynomial = bf16(square @ square + bf16(square * (b * now**2 / c)))

@@ -34,6 +34,8 @@ constexpr Quintic polar_express[] = {{8.28721201814563, -23.595886519098837, 17.
                                      {1.875, -1.25, 0.375}};
 constexpr double safety = 1.01;
 
+constexpr double eps = 1e-7;  // beside the norm
+
 Quintic step_of(Coefficients which, int64_t k) {
   if (which == Coefficients::jordan) return jordan;
   constexpr int64_t last = std::size(polar_express) - 1;
@@ -52,9 +54,9 @@ struct Steps {
     build->api->emit(build, op, in, n_in, &out, 1, attrs, n_attrs, nullptr);
     return out;
   }
-  eng_id normalize(eng_id x, eng_id out = 0) {
-    const eng_attr eps = {.key = "eps", .i = 0, .f = 1e-7};
-    return emit(MUON_OP_NORMALIZE, &x, 1, &eps, 1, out);
+  eng_id normalize(eng_id x, double eps, eng_id out = 0) {
+    const eng_attr attr = {.key = "eps", .i = 0, .f = eps};
+    return emit(MUON_OP_NORMALIZE, &x, 1, &attr, 1, out);
   }
   eng_id scale(eng_id x, double by, eng_id out = 0) {
     const eng_attr attr = {.key = "factor", .i = 0, .f = by};
@@ -83,7 +85,7 @@ struct Steps {
 // All in f32, each step scaled at its end: c ((a/c) x + (s s + (b/c) s) x).
 void jordan_in_f32(Steps& steps, int64_t count, double factor, eng_id grad) {
   const auto [a, b, c] = jordan;
-  eng_id x = steps.normalize(grad);
+  eng_id x = steps.normalize(grad, eps);
   for (int64_t k = 0; k < count; ++k) {
     const eng_id y = steps.polynomial(x, b / c, a / c);
     x = steps.scale(y, c, y);
@@ -98,9 +100,10 @@ void scaled_once(const Orthogonal& how, Steps& steps, double factor, eng_id grad
   std::vector<double> t(static_cast<size_t>(how.steps) + 1);
   t.back() = how.f32 ? 1 : factor;
   for (int64_t k = how.steps - 1; k >= 0; --k) t[k] = std::pow(step_of(how.coefficients, k).c * t[k + 1], 0.2);
-  const double norm = how.coefficients == Coefficients::polar_express ? safety : 1;
-  eng_id z = steps.normalize(grad, grad);
-  z = steps.scale(z, t[0] / norm, z);
+  // The norm times `most` + eps is what the matrix is divided by.
+  const double most = how.coefficients == Coefficients::polar_express ? safety : 1;
+  eng_id z = steps.normalize(grad, eps / most, grad);
+  z = steps.scale(z, t[0] / most, z);
   if (!how.f32) z = steps.cast(z, ENG_BF16);
   for (int64_t k = 0; k < how.steps; ++k) {
     const auto [a, b, c] = step_of(how.coefficients, k);
