@@ -7,8 +7,9 @@
     /tmp/peers/bin/python benchmarks/adamw.py [--elements 30000128] [--rounds 15] [--build build] [--out FILE.json]
 
 All in fp32, with all cores. The pass reads p, grad, m and v and writes p, m and v, in the process of the engine's update.
+Two more updates leave the new weight in bf16 as well: `written` in the same pass over memory, `cast` in another one.
 Every round measures each once, every other round backwards. Printed are medians: bytes per second, and over the rounds
-the time of the pass, and of PyTorch, to the engine's: above 1 the engine is faster. All memory is in huge pages, as the
+the time of the pass, and of PyTorch, to the engine's, and of `cast` to `written`: above 1 the latter is faster. All memory is in huge pages, as the
 engine's arenas are. A power of two of elements would put all streams on the same lines of a cache: each side is slow then.
 """
 import argparse
@@ -48,7 +49,7 @@ def main():
     huge = {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
     engine = Side([str(args.build / "benchmarks/kernels/bench-adamw"), str(args.elements)], huge)
     torch = Side([sys.executable, "-c", PEER, str(args.elements)], huge)
-    cases = {"adamw": engine, "streams": engine, "torch": torch}
+    cases = {"adamw": engine, "written": engine, "cast": engine, "streams": engine, "torch": torch}
     times = {name: [] for name in cases}
     try:
         for name, side in cases.items():
@@ -61,11 +62,15 @@ def main():
         engine.stop(), torch.stop()
     out = {"cpu": cpu_name(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d"), "elements": args.elements,
            "rounds": args.rounds, "library": torch.about,
-           "bytes_per_second": {n: round(28 * args.elements / statistics.median(t)) for n, t in times.items()}}
+           "bytes_per_second": {n: round(28 * args.elements / statistics.median(times[n]))
+                                for n in ("adamw", "streams", "torch")}}
     for name in ("streams", "torch"):
         out[f"{name}_to_engine"] = round(statistics.median(o / e for o, e in zip(times[name], times["adamw"])), 3)
+    out["cast_to_written"] = round(statistics.median(c / w for c, w in zip(times["cast"], times["written"])), 3)
+    out["seconds"] = {n: round(statistics.median(times[n]), 5) for n in ("adamw", "written", "cast")}
     for name, rate in out["bytes_per_second"].items():
         print(f"{name:8} {rate / 1e9:6.2f} GB/s")
+    print(f"an update and a cast to bf16 take {out['cast_to_written']} of the time of one that writes bf16 itself")
     print(f"the engine has {out['streams_to_engine']} of the rate of the pass, {out['torch_to_engine']} of PyTorch's")
     print(json.dumps(out))
     if args.out:

@@ -103,10 +103,11 @@ typedef struct eng_range {
  * else except `scalars` is 0. A state that the parameters of the run do not have is 0 as well.
  * `scalars` is f32[32], laid out in engine/ops.h. If the parameters' group has a learning_rate_scale, the rate there is
  * already scaled. `grad` has not been multiplied by scalars[ENG_S_CLIP].
- * `weight_out` is the weight if it differs from the master in its dtype and in nothing else, and the precision policy
- * casts (ENG_AXIS_CASTS, engine/policy.h); otherwise it is 0, and so it is in ENG_STAGE_BEFORE. An update may fill it from the new master, rounded as eng.cast/1 rounds; it must then
- * write all of it. This saves the engine a pass. If the update writes nothing to it, the engine makes the weight from
- * the master after the update.
+ * `weight_out` is what becomes of these elements in the weight, if that has another dtype than the master and the
+ * precision policy casts (ENG_AXIS_CASTS, engine/policy.h); otherwise it is 0, and so it is in ENG_STAGE_BEFORE. An
+ * update may fill it from the new master, rounded as eng.cast/1 rounds; it must then write all of it. This saves the
+ * engine a pass over memory, wherever the weight goes from there. If the update writes nothing to it, the engine makes
+ * the weight from the master after the update.
  * The master and states may have 16 bits, if the precision policy says so. The ops that update them then round at random
  * (engine/ops.h), from `counters`, i64[8], and `seed`, that of the run. An optimizer without such ops answers
  * ENG_UNSUPPORTED.

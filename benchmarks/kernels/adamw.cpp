@@ -2,6 +2,8 @@
 // AdamW of the cpu device, and a pass over memory with the same streams: the engine's side of benchmarks/adamw.py.
 //   bench-adamw N          N elements; first prints the processor's name
 //   adamw COUNT            prints the seconds of one of COUNT updates
+//   written COUNT          the same of an update that also writes the weight in bf16
+//   cast COUNT             the same of an update, and then a cast of p to bf16
 //   streams COUNT          the same of a pass that reads p, grad, m and v, and writes p, m and v, as an update does
 #include <chrono>
 #include <cstdio>
@@ -60,8 +62,14 @@ int main(int argc, char** argv) {
     for (int64_t i = 0; i < ENG_S_COUNT; ++i) scalars.data()[i] = 0;
     scalars.data()[ENG_S_CLIP] = scalars.data()[ENG_S_OK] = 1;
     scalars.data()[ENG_S_LR] = 1e-4f, scalars.data()[ENG_S_LR + 1] = 0.5f, scalars.data()[ENG_S_LR + 2] = 0.5f;
-    Run update(device, info.parallel, ENG_OP_ADAMW, {p, grad, m, v, scalars}, {p, m, v},
-               {{"beta1", 0, 0.9}, {"beta2", 0, 0.95}, {"eps", 0, 1e-8}, {"weight_decay", 0, 0.1}});
+    const Tensor weight({n}, ENG_BF16);
+    const std::vector<eng_attr> numbers = {
+        {"beta1", 0, 0.9}, {"beta2", 0, 0.95}, {"eps", 0, 1e-8}, {"weight_decay", 0, 0.1}};
+    std::vector<eng_attr> writes = numbers;
+    writes.push_back({"weight", ENG_BF16, 0});
+    Run update(device, info.parallel, ENG_OP_ADAMW, {p, grad, m, v, scalars}, {p, m, v}, numbers);
+    Run written(device, info.parallel, ENG_OP_ADAMW, {p, grad, m, v, scalars}, {p, m, v, weight}, writes);
+    Run cast(device, info.parallel, ENG_OP_CAST, {p}, {weight}, {{"dtype", ENG_BF16, 0}});
     const Tensor a(p.clone()), b(m.clone()), c(v.clone());
     const Streams streams = {a.data(), b.data(), c.data(), grad.data()};
     std::printf("\"%s\"\n", info.name), std::fflush(stdout);
@@ -71,6 +79,10 @@ int main(int argc, char** argv) {
       for (int64_t r = 0; r < count; ++r)
         if (kind == "adamw")
           update.launch();
+        else if (kind == "written")
+          written.launch();
+        else if (kind == "cast")
+          update.launch(), cast.launch();
         else
           pass(streams, n, info.parallel);
       std::printf("%.9f\n", (now() - start) / static_cast<double>(count));

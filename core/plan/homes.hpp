@@ -27,14 +27,14 @@ class Homes : public Units {
   bool direct(size_t u) const {
     return plan_.ranks.single() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
   }
-  // The weight of what begins at element `first` is its own master.
-  bool one(size_t u, uint64_t first) const { return master[u].where(first) == weight[u].where(); }
-  // The new weight is the new master, cast to another type or copied to another place: whoever has the new master in
-  // memory may write it.
-  bool follows(size_t u, uint64_t first) const {
-    const Where from = master[u].where(first), to = weight[u].where();
-    return from != to && from.part == to.part &&
-           (from.dtype == to.dtype || (r_.precision.table.flags & ENG_AXIS_CASTS));
+  // The home of the weight, as far as it is made from the master that this rank keeps: all of it, or that part in place
+  // in a whole weight on the device. If a part has no such place, or would be wider than the master, the master's home.
+  Home own(size_t u) const {
+    Home out = weight[u];
+    if (out.part == master[u].part) return out;
+    out.part = master[u].part, out.nested = true;
+    const bool wider = dtype_size(out.view.desc.dtype) > dtype_size(master[u].view.desc.dtype);
+    return weight[u].part || out.place || wider ? master[u] : out;
   }
   // Weights that ranks gather from their parts may come beside the next step's forward instead of after the update.
   bool publishes_late(size_t u) const {

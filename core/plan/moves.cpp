@@ -80,15 +80,20 @@ void Moves::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t p
   between_ranks(moves, crosses(way));
 }
 
-void Moves::publish(size_t u, uint64_t first) {
-  const Home &from = homes_.master[u], &to = homes_.weight[u];
-  const auto way = [&](uint64_t at) { return route(plan_, from.where(at), to.where()); };
-  const auto pieces = homes_.pieces(u, !from.part && !to.part && !from.back && !crosses(way(0), Axis::place));
+void Moves::publish(size_t u, uint64_t first, bool whole) {
+  const Home &from = homes_.master[u], own = homes_.own(u), &to = homes_.weight[u];
+  const bool far = crosses(route(plan_, from.where(), to.where()), Axis::place);
+  const auto pieces = homes_.pieces(u, !from.part && !to.part && !from.back && !far);
   for (size_t k = 0; k < pieces.size(); ++k) {
     const uint64_t at = pieces[k].first;
-    if (homes_.one(u, at) || at + pieces[k].count <= first) continue;
-    emit_.label(Phase::publish, homes_.unit(u).name);
-    carry(way(at), ENG_ROLE_WEIGHT, u, k, homes_.view(from, pieces[k]), from.where(at), homes_.view(to, pieces[k]));
+    const auto move = [&](const Home& a, const Home& b) {
+      if (a.where(at) == b.where(at)) return;
+      emit_.label(Phase::publish, homes_.unit(u).name);
+      carry(route(plan_, a.where(at), b.where(at)), ENG_ROLE_WEIGHT, u, k, homes_.view(a, pieces[k]), a.where(at),
+            homes_.view(b, pieces[k]));
+    };
+    if (at + pieces[k].count > first) move(from, own);
+    if (whole) move(own, to);
   }
 }
 

@@ -11,9 +11,9 @@ class Moves {
  public:
   Moves(const PlanRequest& request, Plan& plan, Emitter& emitter, const Homes& homes, const OwnTensors& own)
       : r_(request), plan_(plan), emit_(emitter), homes_(homes), own_(own) {}
-  // Makes the new weight from its master where the two have different homes, but for pieces that end at element `first`
-  // or before.
-  void publish(size_t u, uint64_t first = 0);
+  // Makes the new weight from its master where the two have different homes: what this rank has to give, but for pieces
+  // that end at element `first` or before, and if `whole`, what comes from other ranks.
+  void publish(size_t u, uint64_t first = 0, bool whole = true);
   // The bytes for leases on the device at a time; UINT64_MAX: no limit.
   uint64_t live_limit() const {
     return r_.live_limit && (!plan_.ranks.single() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX;

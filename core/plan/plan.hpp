@@ -205,8 +205,8 @@ struct Plan {
   struct {
     uint64_t parameters = 0, gradients = 0, states = 0;
   } frozen;
-  // Whole weights are published late: after a step they are still the old ones, until the next step or "publish"
-  // gathers them from their updated parts.
+  // Whole weights are published late: after a step this rank's part of them is new and the others are not, until the
+  // next step or "publish" gathers them.
   bool publishes_late = false;
 
   // Nothing computes in an arena that stores.

@@ -285,7 +285,7 @@ class Planner {
     // Publishes, in the order of use, the weights that the last update left in parts.
     for (size_t u = 0; u < homes_.units(); ++u)
       if (homes_.publishes_late(u)) {
-        moves_.publish(u);
+        moves_.publish(u, UINT64_MAX);
         plan_.publishes_late = true;
       }
     micro_batch(true, r_.accumulate == 1);

@@ -49,7 +49,7 @@ void Update::update_units(uint32_t stage) {
     const uint64_t published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
     for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
       if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
-    if (writes_ && !homes_.publishes_late(u)) moves_.publish(u, published);
+    if (writes_) moves_.publish(u, published, !homes_.publishes_late(u));
   }
 }
 
@@ -143,14 +143,14 @@ View Update::norm_partials() {
 }
 
 // One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it. Before
-// the element that it returns, the new weight is written as well.
+// the element that it returns, what this rank gives of the new weight is written as well.
 uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes_.unit(u);
   uint64_t published = r_.job ? 0 : unit.count;
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, homes_.rules().of(p).group); };
   for (const Range& piece : homes_.pieces(u, !homes_.master[u].part && !plan_.has_tiers())) {
     const Range kept = homes_.kept(homes_.master[u], piece);
-    bool all = homes_.one(u, piece.first) || homes_.follows(u, piece.first);
+    bool all = true;
     for (size_t k = 0; k < unit.params.size();) {
       const uint32_t leader = unit.params[k];
       Range like = homes_.padded(leader);  // it and those that follow and are updated with it
@@ -182,32 +182,26 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   const std::vector<eng_range> ranges = homes_.shown(u, range);
   const bool last = r_.job || stage != ENG_STAGE_BEFORE;
   const Id master = add(homes_.master[u], last && writes_), own = add(grad, false);
-  // The new weight follows from the new master while that is in memory.
-  const auto part_of = [&](const Home& home) {
-    return slice(homes_.view(home, piece), range.first - homes_.kept(home, piece).first, range.count);
-  };
-  const bool follows = last && !r_.job && homes_.follows(u, piece.first),
-             is_home = here.reaches(homes_.view(homes_.master[u], piece)),
-             casts = homes_.weight[u].view.desc.dtype != homes_.master[u].view.desc.dtype;
-  Id weight = 0;
-  if (follows && casts && (!is_home || here.reaches(homes_.weight[u].view)))
-    weight = builder.add(here.write(part_of(homes_.weight[u])), true);
+  // The new weight is made while the new master is in memory, as far as this rank gives it.
+  const Home gives = homes_.own(u);
+  const Where from = homes_.master[u].where(piece.first), to = gives.where(piece.first);
+  const bool casts = from.dtype != to.dtype, follows = last && !r_.job && from != to;
+  const View new_weight = slice(homes_.view(gives, piece), range.first - homes_.kept(gives, piece).first, range.count);
+  const Id weight =
+      follows && casts && (r_.precision.table.flags & ENG_AXIS_CASTS) ? builder.add(here.write(new_weight), true) : 0;
   const size_t before = emit_.segment().actions.size();
   const View old =
       last ? observing_.before_update(u, homes_.master[u].part, builder.view(master), here.arena()) : View{};
   ask_update(builder, here.arena(), leader, stage, master, own, weight, states, ranges);
   if (last) observing_.after_update(u, homes_.master[u].part, ranges, builder.view(master), old);
-  Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
+  const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
   if (weight && made == Written::nothing) here.drop(builder.view(weight));
-  if (follows && !casts && !is_home) {
-    emit_.copy(builder.view(master), part_of(homes_.weight[u]));
-    made = Written::all;
-  }
+  if (follows && !casts) emit_.copy(builder.view(master), new_weight);
   std::move(here).give_back();
   if (made == Written::some)
     throw fault("optimizer {}: its update leaves a part of weight_out unwritten ({})", r_.optimizer->name,
                 homes_.unit(u).name);
-  return made == Written::all || homes_.one(u, piece.first);
+  return !casts || made == Written::all;
 }
 
 // One parameter, whole.

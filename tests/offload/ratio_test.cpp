@@ -111,6 +111,34 @@ TEST_CASE("each piece is updated where its states are") {
     }
 }
 
+TEST_CASE("an update writes the 16-bit weight that is made of it, wherever that goes: nothing is cast afterwards") {
+  for (const char* optimizer : {"adamw", "adamw8bit", "sgd", "muon"})
+    for (const char* strategy : {"none", "zero1", "zero3"})
+      for (const char* update : {"host", "device"}) {
+        const uint32_t world = strategy == std::string("none") ? 1 : 2;
+        const eng::Plan plan =
+            planned(0.5,
+                    {std::string("optimizer.plugin=") + optimizer, std::string("offload.update=") + update,
+                     "zero.plugin=" + std::string(strategy)},
+                    8192, world);
+        int casts = 0;
+        double written = 0;  // elements, on the host and on the device
+        for (const eng::Segment& segment : plan.program("train").segments)
+          for (const eng::Action& action : segment.actions) {
+            const eng::Phase phase = plan.labels[action.label].phase;
+            const eng::Call& call = plan.calls[action.call];
+            if (phase != eng::Phase::update && phase != eng::Phase::publish) continue;
+            casts += call.op->id == std::string(ENG_OP_CAST);
+            if (call.op->id != std::string(ENG_OP_COPY) && !call.op->collective && call.out.back().dtype == ENG_BF16)
+              written += static_cast<double>(eng::count(call.out.back()));
+          }
+        INFO(optimizer << ", " << strategy << ", updated on the " << update);
+        CHECK(casts == 0);
+        // A rank need not write what lies between parameters and a multiple of its ranks.
+        CHECK(written * world >= static_cast<double>(plan.parameters));
+      }
+}
+
 TEST_CASE("what is cut is each element of its tensor once") {
   const eng::Plan plan = planned(0.5);
   size_t several = 0;
