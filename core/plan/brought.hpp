@@ -36,9 +36,11 @@ class Brought {
     if (std::erase_if(back_, [&](const auto& one) { return one.first.buffer == unwritten.buffer; }))
       plan_.buffer(unwritten.buffer).bytes = 0;
   }
-  // Copies the new values to where they live.
-  void give_back() && {
-    for (const auto& [copy, home] : back_) emit_.copy(copy, home);
+  // A value, if there is one, that what `change` or `write` returned is copied to as well.
+  void also(const View& here, const View& to) { back_.emplace_back(here, to); }
+  // Copies the new values to where they live; with `later`, adds these copies there instead.
+  void give_back(std::vector<std::pair<View, View>>* later = nullptr) && {
+    for (const auto& [copy, home] : back_) later ? void(later->emplace_back(copy, home)) : emit_.copy(copy, home);
   }
 
  private:

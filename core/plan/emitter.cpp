@@ -72,9 +72,6 @@ View Emitter::transient(const std::string& name, Line line, const eng_desc& desc
   return add({name, line, place, 0, 0, false, false}, desc);
 }
 
-void Emitter::begin_program(const std::string& name) {
-  plan_.programs.push_back({name, {}});
-}
 void Emitter::begin_segment(const std::string& name, uint32_t repeat) {
   plan_.programs.back().segments.push_back({name, repeat, {}});
   users_.clear();
@@ -187,17 +184,9 @@ View Emitter::in_memory(const View& view, const std::string& name, Line line) {
   return here;
 }
 
-Queue Emitter::on(Queue queue) {
-  return std::exchange(queue_, queue);
-}
-
 void Emitter::after_users(const View& view) {
   const auto& users = users_[view.buffer];
   after_.insert(after_.end(), users.begin(), users.end());
-}
-
-void Emitter::after_computation() {
-  if (computed_) after_.push_back(*computed_);
 }
 
 void Emitter::zero(const View& view) {
@@ -222,10 +211,6 @@ Id EmittingBuilder::slice(Id value, uint64_t first, uint64_t count) {
   const auto n = static_cast<uint64_t>(eng::count(all.desc));
   if (first > n || count > n - first) throw fault("a slice reaches outside its value");
   return add(eng::slice(all, first, count), writable_[value - 1]);
-}
-
-eng_desc EmittingBuilder::shape(Id value) {
-  return view(value).desc;
 }
 
 // A new value lies where the op computes: beside its first input.

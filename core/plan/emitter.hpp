@@ -37,18 +37,20 @@ class Emitter {
   // Add a buffer. `place`: index into Plan::arenas. `initial`: see Buffer.
   View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place = 0);
   View transient(const std::string& name, Line line, const eng_desc& desc, uint32_t place = 0);
-  void begin_program(const std::string& name);
+  void begin_program(const std::string& name) { plan_.programs.push_back({name, {}}); }
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
   void label(Phase phase, const std::string& of = "");
   // Sets the queue of the following actions; returns the previous one. Copies from and to storage have queues of their
   // own all the same; if the device has queues, so have actions that compute in memory of a tier, or copy from or to
   // it.
-  Queue on(Queue queue);
+  Queue on(Queue queue) { return std::exchange(queue_, queue); }
   // The next action waits for all actions of the segment that used this view's buffer.
   void after_users(const View& view);
   // The next action waits for the last action of the computation so far.
-  void after_computation();
+  void after_computation() {
+    if (computed_) after_.push_back(*computed_);
+  }
   // True for a view of a transient buffer on the device.
   bool passes(const View& view) const {
     return view.buffer && !plan_.buffer(view.buffer).persistent && !plan_.buffer(view.buffer).arena;
@@ -110,7 +112,7 @@ class EmittingBuilder final : public Builder {
       : emitter_(emitter), ranks_(ranks), name_(std::move(name)), line_(line) {}
   // Adds a view that the plugin may read, and write if `writable`. Returns its id; 0 for an absent view.
   Id add(const View& view, bool writable = false);
-  eng_desc shape(Id value) override;
+  eng_desc shape(Id value) override { return view(value).desc; }
   World world() override { return ranks_.world; }
   Id slice(Id value, uint64_t first, uint64_t count) override;
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;

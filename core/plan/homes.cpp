@@ -34,17 +34,19 @@ Id Homes::part_of(int32_t role, size_t u) const {
   return part;
 }
 
-// The first pieces of every unit stay, so that each side has work while the other has. Rounding is carried to the next
-// unit. A unit that is updated whole is not cut.
+// The first pieces of every unit stay, so that each side has work while the other has. Of the others the device updates
+// some, in turn with the host. Rounding is carried to the next unit. A unit that is updated whole is not cut.
 void Homes::choose_kept() {
-  double due = 0;  // elements that stay
+  double due = 0, visiting = 0;  // elements that stay, and that the device updates
   for (size_t u = 0; u < units(); ++u) {
     due += (1 - r_.offload.ratio) * static_cast<double>(unit(u).count);
     uint64_t& kept = kept_.emplace_back(0);
     for (const Range& piece : pieces(u, rule(u).whole)) {
       const auto n = static_cast<double>(piece.count);
-      if (due < n / 2) break;
-      kept += piece.count, due -= n;
+      if (kept == piece.first && due >= n / 2)
+        kept += piece.count, due -= n;
+      else if (!rule(u).whole && (visiting += r_.offload.device_share * n) >= n / 2)
+        visits_.insert({u, piece.first}), visiting -= n;
     }
   }
 }

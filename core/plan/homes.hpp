@@ -3,6 +3,8 @@
 // here.
 #pragma once
 
+#include <set>
+
 #include "core/plan/emitter.hpp"
 #include "core/plan/units.hpp"
 
@@ -46,6 +48,8 @@ class Homes : public Units {
     const bool whole = grad[u].part && !frozen(u) && r_.optimizer && (!master[u].part || rule(u).whole);
     return whole ? unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
   }
+  // The piece that begins at element `first` comes to the device from its tier to be updated, unlike others.
+  bool visits(size_t u, uint64_t first) const { return visits_.count({u, first}) != 0; }
   // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
   uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
 
@@ -69,6 +73,7 @@ class Homes : public Units {
   Emitter& emit_;
   std::vector<int32_t> computed_, partial_;  // per unit: dtypes
   std::vector<uint64_t> kept_;  // per unit: the elements whose masters and optimizer states stay; offload.ratio
+  std::set<std::pair<size_t, uint64_t>> visits_;  // unit and first element; Offload::device_share
 };
 
 }  // namespace eng

@@ -215,10 +215,6 @@ void Observing::after_update(size_t u, Id part, const std::vector<eng_range>& ra
   observe(site(ENG_SITE_PARAMETER, b), plan_.ranks.counts(part) ? master : View{}, ranges);
 }
 
-void Observing::no_update(size_t u) {
-  if (any()) after_update(u, 0, {}, {}, {});
-}
-
 void Observing::finish() {
   emit_.label(Phase::observe);
   observe(site(ENG_SITE_SCALARS, 0), plan_.ranks.counts(0) ? plan_.scalars : View{}, {});

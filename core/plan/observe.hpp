@@ -22,7 +22,7 @@ class Observing {
   // none. `part`: that of the master. What the first returns the second is given.
   View before_update(size_t u, Id part, const View& master, uint32_t place);
   void after_update(size_t u, Id part, const std::vector<eng_range>& ranges, const View& master, const View& old);
-  void no_update(size_t u);
+  void no_update(size_t u) { after_update(u, 0, {}, {}, {}); }
   // The scalars; then room for all results.
   void finish();
 

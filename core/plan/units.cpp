@@ -73,10 +73,6 @@ View Units::part(const View& piece, Id part) const {
   return slice(piece, n * p.index, n);
 }
 
-Range Units::elements(uint32_t p) const {
-  return {offset_of_[p], static_cast<uint64_t>(eng::count(model_.params[p].desc))};
-}
-
 Range Units::padded(uint32_t p) const {
   Range r = elements(p);
   r.count = (r.count + chunk - 1) / chunk * chunk;

@@ -55,7 +55,7 @@ class Units {
   std::vector<eng_range> shown(size_t u, Range range) const;
   // The range of parameter p in its unit, with and without the padding that follows it.
   Range padded(uint32_t p) const;
-  Range elements(uint32_t p) const;
+  Range elements(uint32_t p) const { return {offset_of_[p], static_cast<uint64_t>(count(model_.params[p].desc))}; }
   // The ranges of a unit that belong to no parameter.
   std::vector<Range> padding(size_t u) const;
 

@@ -22,7 +22,7 @@ void Update::emit() {
 void Update::update_units(uint32_t stage) {
   scale_rates();
   for (size_t u = 0; u < homes_.units(); ++u)
-    for (uint64_t first : {uint64_t{0}, homes_.unit(u).count - 1}) read_at(place_of(u, first));
+    for (const Range& piece : homes_.pieces(u, homes_.rule(u).whole)) read_at(place_of(u, piece.first));
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
   leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
@@ -49,8 +49,10 @@ void Update::update_units(uint32_t stage) {
     const uint64_t published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
     for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
       if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
+    if (!plan_.ranks.single() || published < homes_.unit(u).count) give(true);
     if (writes_) moves_.publish(u, published, !homes_.publishes_late(u));
   }
+  give(true);
 }
 
 // The scalars of groups that have a scale of their own are the step's, but for the learning rate.
@@ -74,7 +76,7 @@ void Update::scale_rates() {
 
 // The arena in which that piece of a unit is updated that begins at element `first`.
 uint32_t Update::place_of(size_t u, uint64_t first) const {
-  if (!r_.offload.update_on_host) return 0;
+  if (!r_.offload.update_on_host || homes_.visits(u, first)) return 0;
   const uint32_t home = homes_.place(ENG_ROLE_STATE, u, first);
   return plan_.stores(home) ? plan_.first_memory() : home;
 }
@@ -162,7 +164,8 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
         observing_.no_update(u);
     }
     if (!all) published = std::min(published, piece.first);
-    slots_.turn();
+    for (auto& [arena, slots] : slots_) slots.turn();
+    give();
   }
   return published;
 }
@@ -196,8 +199,8 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   if (last) observing_.after_update(u, homes_.master[u].part, ranges, builder.view(master), old);
   const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
   if (weight && made == Written::nothing) here.drop(builder.view(weight));
-  if (follows && !casts) emit_.copy(builder.view(master), new_weight);
-  std::move(here).give_back();
+  if (follows && !casts) here.also(builder.view(master), new_weight);
+  std::move(here).give_back(r_.offload.device_share > 0 && stage == ENG_STAGE_UPDATE ? &given_[here.arena()] : nullptr);
   if (made == Written::some)
     throw fault("optimizer {}: its update leaves a part of weight_out unwritten ({})", r_.optimizer->name,
                 homes_.unit(u).name);
@@ -218,7 +221,7 @@ void Update::whole(size_t u, uint32_t p) {
   ask_update(builder, here.arena(), p, ENG_STAGE_WHOLE, 0, builder.add(homes_.parameter(whole_[u].view, p), true), 0,
              states, {{&homes_.rules().of(p).shown, 0, n, 0}});
   std::move(here).give_back();
-  slots_.turn();
+  for (auto& [arena, slots] : slots_) slots.turn();
 }
 
 void Update::ask_update(EmittingBuilder& builder, uint32_t arena, uint32_t leader, uint32_t stage, Id master, Id grad,

@@ -23,11 +23,18 @@ class Update {
   void scale_rates();
   uint32_t place_of(size_t u, uint64_t first = 0) const;
   void read_at(uint32_t arena);
-  Brought brought(uint32_t arena) { return {plan_, emit_, slots_, arena}; }
+  Brought brought(uint32_t arena) { return {plan_, emit_, slots_.try_emplace(arena, emit_).first->second, arena}; }
   void bring(size_t u, const Home& grad);
   uint64_t each_run(size_t u, uint32_t stage, const Home& grad);
   bool run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
   void whole(size_t u, uint32_t p);
+  // Copies to their homes what the last piece but one of each place has left to be copied, or if `all`, of the last
+  // one: such a copy waits in its queue for the end of an update, so those that other pieces begin with come before it.
+  void give(bool all = false) {
+    for (auto& [arena, given] : given_)
+      if (all || !given.empty())
+        for (const auto& [copy, home] : std::exchange(owed_[arena], std::exchange(given, {}))) emit_.copy(copy, home);
+  }
   void ask_update(EmittingBuilder& builder, uint32_t arena, uint32_t leader, uint32_t stage, Id master, Id grad,
                   Id weight, const std::vector<eng_id>& states, const std::vector<eng_range>& ranges);
 
@@ -46,7 +53,9 @@ class Update {
   };
   std::map<uint32_t, Reads> reads_;  // per arena in which updates compute: a tier's, or 0
   std::map<size_t, Home> whole_;     // per unit that is updated whole: what its first stage left
-  Slots slots_{emit_};
+  std::map<uint32_t, Slots> slots_;  // likewise: each has pieces of its own on their way
+  // Likewise, of the last piece and of the one before: copies, and where they go.
+  std::map<uint32_t, std::vector<std::pair<View, View>>> given_, owed_;
   Leases leases_ = moves_.leases();
 };
 

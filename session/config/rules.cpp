@@ -121,9 +121,14 @@ struct Rules {
 
   void offload(Section& offload) const {
     derive_offload(offload);
-    if (offload.string("optimizer") == "none" && offload.string("update") == "host")
-      refuse("E0113", "offload", "update", "`update` = \"host\", but the optimizer's states are on the device",
+    const std::string& update = offload.string("update");
+    if (offload.string("optimizer") == "none" && update != "device")
+      refuse("E0113", "offload", "update",
+             fmt::format("`update` = \"{}\", but the optimizer's states are on the device", update),
              "set offload.optimizer to a tier as well, or remove `update`");
+    if (offload.given("host_share") && update != "both")
+      refuse("E0113", "offload", "host_share", fmt::format("`host_share` is given with `update` = \"{}\"", update),
+             "set offload.update = \"both\", or remove `host_share`");
     if (offload.string("optimizer") == "none" && offload.string("master") == "none" && offload.given("ratio"))
       refuse("E0113", "offload", "ratio", "`ratio` is given, but the optimizer's states and masters are on the device",
              "set offload.optimizer to a tier as well, or remove `ratio`");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/plan/planner.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 #include "session/planning/traffic.hpp"
@@ -212,6 +213,27 @@ StepTimes step_times(const Plan& plan, const Machine& machine) {
   out.exposed = out.step - calm, out.copies = out.step - without_copies;
   out.host = out.step - without_host, out.storage = out.step - without_storage;
   return out;
+}
+
+double best_device_share(const PlanRequest& request, const Machine& machine) {
+  Machine moving = machine;
+  moving.launch = 0;  // ranks may have other numbers of actions, but need the same share
+  std::array<std::array<double, queue_count>, 2> busy{};  // if the host updates everything, and if the device does
+  for (const size_t all : {0, 1}) {
+    PlanRequest one = request;
+    one.offload.device_share = static_cast<double>(all);
+    const Plan plan = emit_plan(one);
+    for (const Action& action : plan.program("train").segments.back().actions)
+      busy[all][static_cast<size_t>(action.queue)] += cost_of(plan, action, moving).seconds;
+  }
+  double best = 0, least = HUGE_VAL;
+  for (int k = 0; k <= 100; ++k) {
+    double longest = 0;
+    for (size_t q = 0; q < queue_count; ++q)
+      longest = std::max(longest, busy[0][q] + k * (busy[1][q] - busy[0][q]) / 100);
+    if (longest < least) least = longest, best = k / 100.0;
+  }
+  return best;
 }
 
 bool linked(const Plan& plan, const Machine& m) {

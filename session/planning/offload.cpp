@@ -81,7 +81,8 @@ Offload make_offload(const Section& section, Registry& registry, bool discrete, 
     out.roles[role] = tier;
     add(out, tier, section, registry);
   }
-  out.update_on_host = section.string("update") == "host" && !idle.count(ENG_ROLE_STATE);
+  out.update_on_host = section.string("update") != "device" && !idle.count(ENG_ROLE_STATE);
+  if (section.has("host_share")) out.device_share = 1 - section.number("host_share");
   if (section.has("ratio")) out.ratio = section.number("ratio");
   // Storage is reached through memory of the host, unless the device's own is that.
   const bool stores = std::any_of(out.tiers.begin(), out.tiers.end(), [](const auto& t) { return t.storage; });

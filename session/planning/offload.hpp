@@ -38,6 +38,7 @@ std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host);
 struct HostUpdate {
   uint32_t threads = 0, of = 0;  // of each rank: those of the update, those of what the host computes; 0: unknown
   bool overlapped = false;       // the device computes meanwhile
+  double device_share = 0;       // the part of what is on tiers that the device updates at the same time
 };
 // The host updates of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody
 // was asked.

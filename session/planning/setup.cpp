@@ -12,6 +12,7 @@
 #include "session/model/reference.hpp"
 #include "session/model/transforms.hpp"
 #include "session/planning/bookkeeping.hpp"
+#include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
 #include "session/planning/packed.hpp"
 #include "session/planning/schedule.hpp"
@@ -325,9 +326,18 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   return request;
 }
 
+// offload.update = "both", without a share.
+static void share_update(Setup& s, const Asked& a, PlanRequest& request) {
+  const Section& offload = a.section("offload");
+  if (!s.offload.update_on_host || offload.string("update") != "both" || offload.has("host_share")) return;
+  const Machine machine = machine_of(a.section("comm"), s.target, storage_of(s.offload, offload, a.registry));
+  s.offload.device_share = request.offload.device_share = best_device_share(request, nominal_machine(machine));
+}
+
 // Makes the plan, and what follows from it.
-static void plan_with(Setup& s, const Asked& a, const PlanRequest& request) {
+static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   const bool sketch = a.use == Use::sketch;
+  share_update(s, a, request);
   s.plan = sketch ? emit_plan(request) : make_plan(request);
   if (sketch) bound_arenas(s.plan);
   if (s.offload.update_on_host && request.traits.discrete && !sketch) {
@@ -336,6 +346,7 @@ static void plan_with(Setup& s, const Asked& a, const PlanRequest& request) {
   }
   // A described card's host is not this one.
   if (a.training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
+  if (s.host_update) s.host_update->device_share = s.offload.device_share;
   cap_workspace(s);
   s.storage = storage_of(s.offload, a.section("offload"), a.registry);
   s.tiers = tiers_beside(s.plan, a.section("offload"), a.registry);

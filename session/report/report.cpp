@@ -144,8 +144,11 @@ std::string checkpoint_text(const ReportContext& c) {
 std::string host_update_text(const HostUpdate& u) {
   const std::string threads =
       u.of ? fmt::format("{} of {} threads of a rank", u.threads, u.of) : "the number of its threads is unknown";
-  return fmt::format("  update on host    {}, {} the device computes\n", threads,
-                     u.overlapped ? "while" : "in turn with what");
+  std::string out = fmt::format("  update on host    {}, {} the device computes\n", threads,
+                                u.overlapped ? "while" : "in turn with what");
+  if (u.device_share > 0)
+    out += fmt::format("  update on device  {:.0f} % of what is on tiers, beside that\n", 100 * u.device_share);
+  return out;
 }
 
 // Frozen parameters that are kept in a packed type; "" if there are none.
@@ -312,7 +315,8 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
   if (const auto& u = c.host_update)
     out["update_on_host"] = Json::ordered({{"threads", u->of ? Json(u->threads) : Json()},
                                            {"host_threads", u->of ? Json(u->of) : Json()},
-                                           {"beside_compute", u->overlapped}});
+                                           {"beside_compute", u->overlapped},
+                                           {"device_share", u->device_share}});
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);
   return out.dump(2) + "\n";

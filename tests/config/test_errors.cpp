@@ -107,6 +107,11 @@ TEST_CASE("sections") {
   CHECK_THAT(problems(with("[offload]\nupdate = \"host\"\n")),
              Contains("error[E0113]: `update` = \"host\", but the optimizer's states are on the device") &&
                  Contains("set offload.optimizer to a tier as well, or remove `update`"));
+  CHECK_THAT(problems(with("[offload]\nupdate = \"both\"\n")),
+             Contains("error[E0113]: `update` = \"both\", but the optimizer's states are on the device"));
+  CHECK_THAT(problems(with("[offload]\noptimizer = \"host\"\nhost_share = 0.5\n")),
+             Contains("error[E0113]: `host_share` is given with `update` = \"host\"") &&
+                 Contains("set offload.update = \"both\", or remove `host_share`"));
   CHECK_THAT(problems(with("[recompute]\npolicy = \"full\"\nevery = 2\n")),
              Contains("error[E0113]: `every` and `policy` are both given") &&
                  Contains("give one of policy, every, blocks and budget"));

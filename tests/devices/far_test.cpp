@@ -89,6 +89,7 @@ const char* const offloads[] = {
     "optimizer = 'host'\ngradients = 'shelf'\n",
     "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\nactivations = 'host'\n",
     "optimizer = 'host'\nratio = 0.5\n",
+    "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\n",
     // Storage, which only the host reaches.
     "optimizer = 'drawer'\n",
     "optimizer = 'drawer'\nupdate = 'device'\nratio = 0.5\ngradients = 'drawer'\n",
@@ -127,6 +128,14 @@ TEST_CASE("a plan states the threads of updates on the host") {
   CHECK(stated({{"host", 3}}) == here + "3 of 3 threads of a rank, while the device computes");
   on.offload += "update = 'device'\n";
   CHECK(stated({}) == "");
+
+  on.offload = "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.25\n";
+  {
+    const eng::Config c = config(model, on);
+    const eng::Setup setup = eng::make_setup(c, registry());
+    CHECK_THAT(eng::plan_text(setup.plan, eng::report_context(setup, c)),
+               Catch::Contains("\n  update on device  75 % of what is on tiers, beside that\n"));
+  }
 
   // The number is that of the calls.
   on.offload = "optimizer = 'host'\n";

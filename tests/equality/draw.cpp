@@ -162,6 +162,8 @@ std::string draw_offload(Random& random) {
   if (out.find("optimizer = '") != std::string::npos && out.find("optimizer = 'none'") == std::string::npos &&
       chance(random, 0.7))
     out += fmt::format("update = '{}'\n", chance(random, 0.5) ? "host" : "device");
+  else if (out.find("optimizer = '") != std::string::npos && out.find("optimizer = 'none'") == std::string::npos)
+    out += fmt::format("update = 'both'\nhost_share = 0.{}\n", below(random, 10));
   if (out.find("update") != std::string::npos && chance(random, 0.3))
     out += fmt::format("ratio = 0.{}\n", 1 + below(random, 9));
   return out;

@@ -42,6 +42,10 @@ const char* const offloads[] = {
     "optimizer = 'host'\nupdate = 'device'\nratio = 0.5\n",
     "optimizer = 'drawer'\nratio = 0.4\ngradients = 'drawer'\n",
     "optimizer = 'drawer'\nratio = 0\n",
+    // Some pieces updated here, some there.
+    "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\n",
+    "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.7\nratio = 0.7\ngradients = 'host'\n",
+    "optimizer = 'drawer'\nupdate = 'both'\nhost_share = 0.4\nparameters = 'host'\n",
 };
 // With a ratio, which the pieces of a unit share.
 const char* const split[] = {
@@ -52,6 +56,14 @@ const char* const split[] = {
     "optimizer = 'host'\nmaster = 'drawer'\nupdate = 'device'\n",
     "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'host'\n",
     "master = 'host'\n",
+};
+// With a share of the host, which the pieces of a unit share.
+const char* const shared[] = {
+    "optimizer = 'host'\n",
+    "optimizer = 'host'\ngradients = 'host'\nratio = 0.6\n",
+    "optimizer = 'drawer'\nparameters = 'host'\n",
+    "optimizer = 'host'\nmaster = 'none'\nparameters = 'drawer'\n",
+    "optimizer = 'host'\nmaster = 'drawer'\n",
 };
 const char* const recomputes[] = {"", "policy = 'full'", "every = 2"};
 
@@ -99,6 +111,21 @@ void same_for_ratios(const Group& g, size_t shift) {
   }
 }
 
+// Each part of the pieces updated on the host, in the smallest pieces.
+void same_for_shares(const Group& g, size_t shift) {
+  const Result first = train(g, plan(g, {}), {1, false});
+  REQUIRE(first.complaint == "");
+  for (const double share : {0.0, 0.3, 0.5, 1.0}) {
+    Draw d;
+    d.offload = shared[shift % std::size(shared)] + fmt::format("update = 'both'\nhost_share = {}\n", share);
+    d.strategy = g.world == 1 ? "none" : every_strategy[shift % 5];
+    d.bucket = 1, d.prefetch = static_cast<int64_t>(shift % 3), d.observe = shift % 2;
+    INFO(describe(g) << "; " << describe(d));
+    CHECK(difference(first, train(g, plan(g, d), {shift, shift % 2 == 0})) == "");
+    ++shift;
+  }
+}
+
 Group group(const char* model, const char* precision, uint32_t world, const char* optimizer = nullptr) {
   Group g;
   g.model = model, g.precision = precision, g.world = world, g.accumulate = 2;
@@ -127,6 +154,21 @@ TEST_CASE("any ratio gives the same bits") {
   same_for_ratios(group("llama", "fp32", 2), 0);
   same_for_ratios(group("opt", "bf16", 1), 3);
   same_for_ratios(group("llama-tied", "bf16_sr", 2), 6);
+}
+
+TEST_CASE("any share of the host in the update gives the same bits") {
+  same_for_shares(group("llama", "fp32", 2), 0);
+  same_for_shares(group("opt", "bf16", 1), 2);
+  same_for_shares(group("llama", "bf16", 2, "plugin = 'muon'\nlearning_rate = 1e-2\n"), 1);
+}
+
+TEST_CASE("any share of the host in the update gives the same bits, with other optimizers and formats", "[.slow]") {
+  for (size_t shift = 0; shift < 20; shift += 4) {
+    same_for_shares(group("mamba", "bf16", 2), shift);
+    same_for_shares(group("llama-tied", "bf16_sr", 2), shift + 1);
+    same_for_shares(group("opt", "fp16\ninitial_scale_power = 30", 2), shift + 2);
+    same_for_shares(group("llama", "bf16", 1, "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n"), shift + 3);
+  }
 }
 
 TEST_CASE("any ratio gives the same bits, with other optimizers and in all combinations", "[.slow]") {

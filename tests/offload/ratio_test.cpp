@@ -8,6 +8,7 @@
 
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/planning/estimate.hpp"
 #include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 eng::Registry& with_host() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "optim/muon", "optim/adamw8bit",
+    for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "optim/muon", "optim/adamw8bit",
                              "precision/precision", "zero/zero", "offload/host"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
@@ -109,6 +110,51 @@ TEST_CASE("each piece is updated where its states are") {
       CHECK(host == (update == std::string("host") ? there : 0));
       CHECK(host + device == here + there);
     }
+}
+
+TEST_CASE("the host updates its share of what is on the tier, to within a piece, in turn with the device") {
+  for (const double share : ratios)
+    for (const double ratio : {0.5, 1.0}) {
+      const eng::Plan plan = planned(ratio, {"offload.update=both", fmt::format("offload.host_share={}", share)});
+      double host = 0, device = 0;
+      int turns = 0;
+      bool before = false;
+      for (const eng::Segment& segment : plan.program("train").segments)
+        for (const eng::Action& action : segment.actions)
+          if (const eng::Call& call = plan.calls[action.call]; call.op->id == std::string(ENG_OP_ADAMW)) {
+            (call.on_host ? host : device) += static_cast<double>(eng::count(call.in[0]));
+            turns += std::exchange(before, call.on_host) != call.on_host;
+          }
+      INFO("share " << share << ", ratio " << ratio);
+      const double here = elements(plan, "master", 0), there = elements(plan, "master", 1);
+      CHECK(std::abs(host - share * there) <= 8192);
+      CHECK(host + device == here + there);
+      if (ratio == 1 && share == 0.5) CHECK(turns > 8);
+    }
+}
+
+TEST_CASE("a share that is not given makes the estimated update shorter than either place does") {
+  const auto seconds = [](const char* update, const char* bandwidth, double* share = nullptr) {
+    const std::string text = fmt::format(
+        "[model]\nplugin = 'llama'\nvocab_size = 8192\nhidden_size = 1024\nintermediate_size = 2816\n"
+        "num_hidden_layers = 8\nnum_attention_heads = 8\n[device]\nplugin = 'reference'\ndescribe = 'h200'\n"
+        "[host]\nmemory = '100GB'\nmemory_bandwidth = '{}'\n[train]\nmicro_batch = 1\nsequence_length = 8\n"
+        "[precision]\nplugin = 'bf16'\n[zero]\nbucket = '4MiB'\n[offload]\noptimizer = 'host'\nupdate = '{}'\n",
+        bandwidth, update);
+    const eng::Config config = eng::Config::parse(text, "share.toml", ".", {}, schemas_of(with_host()));
+    const eng::Setup setup = eng::make_plan_only(config, with_host());
+    if (share) *share = setup.offload.device_share;
+    return eng::step_times(setup.plan, eng::machine_of(config.section("comm"), setup.target, setup.storage)).step;
+  };
+  double fast = 0, slow = 0;
+  for (double* share : {&fast, &slow}) {
+    const char* const bandwidth = share == &fast ? "90GB" : "60GB";
+    const double both = seconds("both", bandwidth, share);
+    CHECK(both < 0.9 * std::min(seconds("host", bandwidth), seconds("device", bandwidth)));
+  }
+  CHECK(fast > 0.1);
+  CHECK(slow > fast);
+  CHECK(slow < 1);
 }
 
 TEST_CASE("an update writes the 16-bit weight that is made of it, wherever that goes: nothing is cast afterwards") {
