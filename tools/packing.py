@@ -24,6 +24,12 @@ GLIBC_OF = {"11": "2.34", "12": "2.35", "13": "2.38", "13.2": "2.38", "14": "2.3
 GLIBC_NAMES = {"ABI_DT_RELR": "2.36"}
 
 
+# The folders of NVIDIA's wheels with the libraries that a plugin for GPUs needs, and the wheels, in the versions of
+# tools/cuda-toolkit.
+NVIDIA_FOLDERS = ("nvidia/cu13/lib", "nvidia/cudnn/lib", "nvidia/nccl/lib")
+NVIDIA_WHEELS = ("nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-nccl-cu13")
+
+
 def run(*command, **how):
     return subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True, **how).stdout
 
@@ -51,6 +57,35 @@ def programs(tree):
 
 def needed(path):
     return re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-dW", path))
+
+
+def run_path(path):
+    found = re.search(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", run("readelf", "-dW", path))
+    return found[1] if found else ""
+
+
+def cuda_plugins(tree):
+    """The plugins below a folder that are linked with CUDA."""
+    return [path for path in sorted(tree.rglob("*.eng.so")) if any(name.startswith("libcudart.so") for name in needed(path))]
+
+
+def cuda_run_path(top):
+    """The run path of such a plugin where NVIDIA's wheels are installed in the folder `top`."""
+    return ":".join(["$ORIGIN/../../libs", *(f"{top}/{folder}" for folder in NVIDIA_FOLDERS)])
+
+
+def cuda_wheels():
+    """The requirements of such a plugin: ["nvidia-cuda-runtime==13.0.96", ...]"""
+    text = (pathlib.Path(__file__).resolve().parent / "cuda-toolkit").read_text()
+    return [re.search(rf"^{name}==\S+", text, re.M)[0] for name in NVIDIA_WHEELS]
+
+
+def set_run_path(path, to):
+    """Gives a program another run path, in the place of the one that it has, which must not be shorter."""
+    data, old = path.read_bytes(), run_path(path).encode()
+    if not old or data.count(old + b"\0") != 1 or len(to) > len(old):
+        raise SystemExit(f"error: {path.name} has no room for the run path {to}")
+    path.write_bytes(data.replace(old + b"\0", to.encode().ljust(len(old) + 1, b"\0")))
 
 
 def add_libraries(tree, libs):

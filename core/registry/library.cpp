@@ -106,8 +106,7 @@ void Library::start() {
     handle->load(loaded.path, mode);
     query = handle->get<const eng_plugin*(uint32_t)>("eng_plugin_query_" + std::to_string(ENG_ABI_MAJOR));
   } catch (const std::exception& failed) {
-    throw error(fmt::format("cannot be loaded: {}", failed.what()),
-                "a library it needs is missing or of another version (ldd shows which)");
+    throw error(fmt::format("cannot be loaded: {}", failed.what()), file->missing());
   }
   // No other user can have replaced it (see load), but this user may have, with an installation.
   if (const std::string why = file->doubt(); !why.empty()) throw error("changed while it was loaded: " + why);

@@ -80,6 +80,8 @@ class PluginFile {
   // "" if path() leads to the open file, unchanged since it was opened, and only root and this user can alter that;
   // otherwise why not, and what to change.
   virtual std::string doubt() const = 0;
+  // Help if the loader refuses the file: the libraries that it lacks, and how they are installed.
+  virtual std::string missing() const = 0;
 };
 
 // A file found on the search path.

@@ -22,8 +22,10 @@ std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choi
   try {
     installed = sdpa::loaded_version();
   } catch (const Error& e) {
-    throw Error{ENG_UNAVAILABLE, e.text + ": install cuDNN " + sdpa::version_text(choice.version) +
-                                     " and let LD_LIBRARY_PATH name its folder, or set [device] attention = \"own\""};
+    const std::string version = sdpa::version_text(choice.version);
+    throw Error{ENG_UNAVAILABLE, e.text + ": install cuDNN " + version + " (pip install nvidia-cudnn-cu13==" + version +
+                                     ".*), name its folder in LD_LIBRARY_PATH if it lies elsewhere, or set [device] "
+                                     "attention = \"own\""};
   }
   const uint32_t arch = arch_of(device.properties);
   const bool linear = sdpa::linear(choice.shape, arch, choice.version);

@@ -100,6 +100,8 @@ struct Versions {
   std::string driver, runtime;
 };
 Versions versions();
+// Lines with the version and the file of each library of CUDA that this process has or can load.
+std::string libraries();
 // Throws Error.
 cudaDeviceProp properties_of(int index);
 // The architecture number: 90 for sm_90.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The description of this machine's GPUs that `engine doctor` prints: those that this process sees, by the CUDA
-// runtime; and what the driver's management library knows of them. Neither makes a context.
+// runtime; what the driver's management library knows of them; and the libraries of CUDA. None of it makes a context.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -121,7 +121,7 @@ std::string here() {
   if (m.here && m.get(all, m.count) && all > static_cast<unsigned>(count))
     text += std::to_string(all - static_cast<unsigned>(count)) +
             " more of this machine's GPUs are not visible here: see CUDA_VISIBLE_DEVICES\n";
-  return text;
+  return text + libraries();
 }
 
 eng_status inspect(const eng_options*, char* text, uint64_t capacity, uint64_t* size, eng_error* sink) {

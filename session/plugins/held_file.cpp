@@ -229,6 +229,10 @@ std::string HeldFile::doubt() const {
   return why.empty() ? distrust_of_needs(path_, reader()) : why;
 }
 
+std::string HeldFile::missing() const {
+  return help_of_missing(path_, reader());
+}
+
 uint64_t HeldFile::read(void* out, uint64_t offset, uint64_t bytes) const {
   uint64_t done = 0;
   while (done < bytes && offset <= INT64_MAX - done) {

@@ -27,6 +27,7 @@ class HeldFile final : public PluginFile {
   const std::string& path() const override { return path_; }
   std::string sha256() const override;
   std::string doubt() const override;
+  std::string missing() const override;
   ReadAt reader() const {
     return [this](void* out, uint64_t offset, uint64_t bytes) { return read(out, offset, bytes); };
   }

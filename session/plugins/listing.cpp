@@ -152,6 +152,9 @@ std::string explain_missing(const Registry& registry, const std::string& kind, c
     // A file without a readable description may be the one that is meant.
     if (!c.refused.empty() && (is_called(c, name) || c.description.id.empty())) out += refusal(c);
   }
+  // Packages have the plugins for GPUs apart.
+  const bool of_gpus = (kind == ENG_DEVICE_KIND && name == "cuda") || (kind == ENG_COMM_KIND && name == "nccl");
+  if (of_gpus && !found && out.empty()) out = "the package engine-cuda13 has it: docs/cuda.md says how to get it\n";
   for (const std::filesystem::path& folder : asked) {
     const auto place = (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
     const auto files = std::count_if(registry.candidates().begin(), registry.candidates().end(),

@@ -14,7 +14,7 @@ std::string print_plugins(const Registry& registry, bool why);
 std::string not_built_yet(const Registry& registry);
 
 // Explains a missing plugin: files that use the name otherwise, refused files that might be meant, how the one that is
-// meant is built, the folders that the user `asked` for, and one line about all others.
+// meant is built or installed, the folders that the user `asked` for, and one line about all others.
 std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name,
                             const std::vector<std::filesystem::path>& asked = {});
 // A plugin with all its options and presets. `what` is its id, the name of an interface it provides, or its file's name

@@ -52,6 +52,20 @@ std::string expanded(std::string text, const fs::path& origin) {
   return text;
 }
 
+// The folders of a run path. Throws std::runtime_error for one that depends on the working directory.
+std::vector<fs::path> run_path(const std::string& list, const char* what, const fs::path& origin) {
+  std::vector<fs::path> out;
+  for (size_t from = 0, to = 0; !list.empty() && from <= list.size(); from = to + 1) {
+    to = std::min(list.find(':', from), list.size());
+    const std::string path = expanded(list.substr(from, to - from), origin);
+    need(path.starts_with('/'),
+         "its {} is `{}`: `{}` depends on the working directory; link it with $ORIGIN or an absolute path", what,
+         printable(list), printable(path));
+    out.emplace_back(path);
+  }
+  return out;
+}
+
 class Needs {
  public:
   // `inherited`: folders of the RPATH of those that need the file, which are searched for all that they need.
@@ -77,19 +91,12 @@ class Needs {
 
  private:
   std::vector<fs::path> places(const std::string& list, const char* what, const fs::path& origin) const {
-    std::vector<fs::path> out;
-    for (size_t from = 0, to = 0; !list.empty() && from <= list.size(); from = to + 1) {
-      to = std::min(list.find(':', from), list.size());
-      const std::string path = expanded(list.substr(from, to - from), origin);
-      need(path.starts_with('/'),
-           "its {} is `{}`: `{}` depends on the working directory; link it with $ORIGIN or an absolute path", what,
-           printable(list), printable(path));
+    const std::vector<fs::path> out = run_path(list, what, origin);
+    for (const fs::path& path : out)
       for (const fs::path& place : with_preferred(path)) {
         const std::string why = folder_distrust(place.string());
-        need(why.empty(), "its {} has libraries looked for in {}: {}", what, printable(path), why);
+        need(why.empty(), "its {} has libraries looked for in {}: {}", what, printable(path.string()), why);
       }
-      out.emplace_back(path);
-    }
     return out;
   }
 
@@ -163,6 +170,11 @@ ElfNeeds elf_needs(const ReadAt& in) {
     if (runpath) out.runpath = elf_string(strings, runpath);
   }
   return out;
+}
+
+std::vector<fs::path> run_path_of(const ElfNeeds& needs, const std::string& path) {
+  const bool newer = !needs.runpath.empty();
+  return run_path(newer ? needs.runpath : needs.rpath, newer ? "RUNPATH" : "RPATH", fs::path(path).parent_path());
 }
 
 std::string distrust_of_needs(const std::string& path, const ReadAt& in) try {

@@ -2,6 +2,7 @@
 // The libraries that come into the process with a plugin file, as the dynamic loader finds them.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct ElfNeeds {
 };
 // Through the program headers, as the loader reads it. Throws std::runtime_error if it cannot be read.
 ElfNeeds elf_needs(const ReadAt& in);
+// The folders of the run path of the file `path`, in the loader's order. Throws std::runtime_error for a folder that
+// only the loader knows.
+std::vector<std::filesystem::path> run_path_of(const ElfNeeds& needs, const std::string& path);
 
 // The reason why another user could have code of his loaded with the plugin file `path`; "" if nobody can. Each folder
 // that the file, or a library that it needs, has searched before those of the system is held to what `hold` asks of a
@@ -23,5 +27,9 @@ ElfNeeds elf_needs(const ReadAt& in);
 // LD_LIBRARY_PATH and what is loaded already are the user's own, the folders of the system root's. Runs none of their
 // code.
 std::string distrust_of_needs(const std::string& path, const ReadAt& in);
+
+// Help for a plugin file that the loader refuses: the libraries that it needs and that are not found, the folders in
+// which they are looked for, and the command that installs them. It loads and unloads libraries of the system.
+std::string help_of_missing(const std::string& path, const ReadAt& in);
 
 }  // namespace eng

@@ -89,6 +89,9 @@ WeightsProgress weights_progress(const std::string& what, std::function<void(con
 // is constructed. `take_signals`: true if the caller has no Signals object.
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
 
+// Lines about a device on this machine: its description and the facts that its plugin gives, or why it cannot be used.
+std::string device_here(Registry& registry, const std::string& name);
+
 // To stdout, or to a new file. Returns whether there is a file. Throws Error(usage, disk).
 bool put_text(const std::string& text, const std::string& out);
 

@@ -24,17 +24,23 @@
 namespace eng {
 namespace {
 
-// The plugin's facts about this machine, under the device's line.
+// The lines of a text from a plugin, under that of the device.
+std::string below(const std::string& text) {
+  std::string out, line;
+  std::istringstream lines(printable_lines(text));
+  while (std::getline(lines, line)) out += "          " + line + "\n";
+  return out;
+}
+
+// The plugin's facts about this machine.
 std::string inspected(const eng_device& table, const Section& section) {
   if (!table.inspect) return "";
-  std::string text(65536, '\0'), out, line;
+  std::string text(65536, '\0');
   uint64_t size = 0;
   Options options(section);
   Sink sink;
   sink.check(table.inspect(options.get(), text.data(), text.size(), &size, sink.get()), Exit::environment, "inspect");
-  std::istringstream lines(printable_lines(text.substr(0, std::min<uint64_t>(size, text.size()))));
-  while (std::getline(lines, line)) out += "          " + line + "\n";
-  return out;
+  return below(text.substr(0, std::min<uint64_t>(size, text.size())));
 }
 
 void doctor(const Common& common) {
@@ -45,20 +51,7 @@ void doctor(const Common& common) {
   print_out("engine {}  ABI {}.{}\n", version, ENG_ABI_MAJOR, ENG_ABI_MINOR);
   print_out("cpu     {}\n", text.size() > 13 ? text.substr(13) : "unknown");
   auto registry = scan_plugins(common);
-  for (const std::string& name : registry->names(ENG_DEVICE_KIND)) {
-    try {
-      Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".",
-                                    {}, schemas_of(*registry));
-      Kernels kernels(*registry, name, config.section("device"));
-      const eng_device_info& i = kernels.info();
-      print_out("device  {}: {}, parallel {}, memory {}{}{}{}\n", name, i.name, i.parallel,
-                format_bytes(static_cast<double>(i.total_bytes)), kernels.host_memory() ? "" : " of its own",
-                i.flags & ENG_DEVICE_ASYNC ? ", queues" : "", i.flags & ENG_DEVICE_GRAPHS ? ", graphs" : "");
-      put_out(inspected(registry->table<eng_device>(ENG_DEVICE_KIND, name), config.section("device")));
-    } catch (const Error& e) {
-      print_out("device  {}: {}\n", name, e.what());
-    }
-  }
+  for (const std::string& name : registry->names(ENG_DEVICE_KIND)) put_out(device_here(*registry, name));
   print_out("host    memory {}\n", format_bytes(static_cast<double>(room_here().memory)));
   if (const CpuQuota quota = cpu_quota(); quota.processors > 0)
     print_out("quota   {:.4g} processors: {}\n", quota.processors, quota.limit);
@@ -78,6 +71,23 @@ void doctor(const Common& common) {
 }
 
 }  // namespace
+
+std::string device_here(Registry& registry, const std::string& name) {
+  std::string out;
+  try {
+    Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".",
+                                  {}, schemas_of(registry));
+    Kernels kernels(registry, name, config.section("device"));
+    const eng_device_info& i = kernels.info();
+    out = fmt::format("device  {}: {}, parallel {}, memory {}{}{}{}\n", name, for_terminal(i.name), i.parallel,
+                      format_bytes(static_cast<double>(i.total_bytes)), kernels.host_memory() ? "" : " of its own",
+                      i.flags & ENG_DEVICE_ASYNC ? ", queues" : "", i.flags & ENG_DEVICE_GRAPHS ? ", graphs" : "");
+    out += inspected(registry.table<eng_device>(ENG_DEVICE_KIND, name), config.section("device"));
+  } catch (const Error& e) {
+    out += fmt::format("device  {}: {}\n", name, for_terminal(e.what())) + below(e.help());
+  }
+  return out;
+}
 
 void add_config(CLI::App& app, Common& common) {
   auto* command =

@@ -15,7 +15,7 @@ void add_plugins(CLI::App& app, Common& common) {
   ls->add_flag("--why", *why, "also print the folders searched, and why files were refused");
   ls->callback([&common, why] { put_out(print_plugins(*scan_plugins(common), *why)); });
   auto what = std::make_shared<std::string>();
-  auto* info = command->add_subcommand("info", "print the options and presets of a plugin");
+  auto* info = command->add_subcommand("info", "print the options and presets of a plugin, and of a device what it finds here");
   info->add_option("name", *what, "an id, the name of something it provides, or a file's name")->required();
   info->callback([&common, what] {
     auto registry = scan_plugins(common);
@@ -23,6 +23,7 @@ void add_plugins(CLI::App& app, Common& common) {
     if (text.empty())
       throw Error(Exit::environment, "there is no plugin `" + *what + "`", near_plugins(*registry, *what));
     put_out(text);
+    if (registry->find(ENG_DEVICE_KIND, *what)) put_out("\non this machine:\n" + device_here(*registry, *what));
   });
   add_plugins_test(*command, common);
   add_plugins_new(*command, common);

@@ -44,6 +44,17 @@ TEST_CASE("inspect lists GPUs with memory, clocks, ECC, links and who uses them"
   CHECK(length == text.size());
 }
 
+TEST_CASE("inspect names the libraries of CUDA with their versions and files, also without a driver") {
+  const Machine machine(Variables{{"SOFTCUDA_DRIVER", "none"}});
+  const std::string text = inspected();
+  INFO(text);
+  CHECK_THAT(text, Contains("\nCUDA runtime 13.0: /") && Contains("/tests/cuda/runtime/libcudart.so.13\n"));
+  CHECK_THAT(text, Contains("\ncuBLASLt 13.") && Contains("/tests/cuda/runtime/libcublasLt.so.13\n"));
+  CHECK_THAT(
+      text, Contains("\ncuDNN 9.") || Contains("; pip's nvidia-cudnn-cu13 has it; attention = \"own\" does without\n"));
+  CHECK_THAT(text, Contains("\nNCCL 2.") || Contains("; pip's nvidia-nccl-cu13 has it; only"));
+}
+
 TEST_CASE("inspect lists visible GPUs, by their address") {
   const Machine machine(Variables{{"SOFTCUDA_DEVICES", "3"}, {"CUDA_VISIBLE_DEVICES", "1"}});
   CHECK_THAT(inspected(), Contains("PCI 0000:02:00.0\n") && !Contains("GPU 1: ") &&

@@ -181,6 +181,67 @@ TEST_CASE("a library that became writable after the scan is not loaded") {
                     Contains("its RUNPATH has libraries looked for in") && Contains("every user can exchange"));
 }
 
+namespace {
+
+// The help of the error when the plugin is loaded.
+std::string help_of(const Needing& one) {
+  const auto registry = eng::find_plugins({{one.path / "plugins"}, false});
+  REQUIRE(at(*registry, one.plugin()).refused == "");
+  try {
+    registry->table<counter>(COUNTER_KIND, "counter");
+  } catch (const eng::Error& error) {
+    CHECK_THAT(error.what(), Contains("cannot be loaded"));
+    return error.help();
+  }
+  return "it was loaded";
+}
+
+}  // namespace
+
+TEST_CASE("a plugin without its libraries names them, where they are looked for, and the command that brings them") {
+  const std::string system = ", the folders of the system (ldconfig -p lists them)";
+  {
+    Needing one;
+    one.make("runpath", "$ORIGIN/../tree/nvidia/cu13/lib:%/libs", "libcudart.so.9999");
+    const std::string tree = (one.path / "tree").string();
+    CHECK_THAT(help_of(one), Contains("libcudart.so.9999 is in none of these: " + tree + "/nvidia/cu13/lib, " +
+                                      (one.path / "libs").string() + system +
+                                      ". To install: python3 -m pip install --target " + tree + " nvidia-") &&
+                                 Contains(" nvidia-cudnn-cu13==9.19.0.56"));
+  }
+  {
+    Needing one;
+    const fs::path python = one.path / "env/bin/python3";
+    fs::create_directories(python.parent_path());
+    std::ofstream(python) << "a Python";
+    one.make("runpath", "%/env/lib/python3.11/site-packages/nvidia/cu13/lib", "libnccl.so.9999");
+    CHECK_THAT(help_of(one), Contains(". To install: " + python.string() + " -m pip install nvidia-"));
+  }
+  {
+    Needing one;
+    one.make("runpath", "%/libs", "libcublasLt.so.9999");
+    CHECK_THAT(help_of(one), Contains("build the plugin again with `tools/dev build --cuda`"));
+  }
+  {
+    Needing one;
+    one.make("rpath", "%/libs", "libmpi.so.9999");
+    CHECK_THAT(help_of(one),
+               Contains("libmpi.so.9999 is in none of these: ") && Contains("To install: apt-get install openmpi-bin"));
+  }
+  {
+    Needing one;
+    one.make("runpath", "%/libs", "libnobody_knows.so.1");
+    CHECK_THAT(help_of(one), Contains("libnobody_knows.so.1 is in none of these: ") && Contains(system));
+    CHECK_THAT(help_of(one), !Contains("To install"));
+  }
+  {
+    Needing one;
+    one.make("runpath", "%/libs");
+    std::ofstream(one.path / "libs" / "libneeded.so") << "no library";
+    CHECK_THAT(help_of(one), Contains("of another version, or lacks a library itself"));
+  }
+}
+
 TEST_CASE("what a file needs is read through its program headers, and damage is refused") {
   const std::string good = bytes_of(FIXTURES "/fixture_runpath.eng.so");
   const auto needs = [](const std::string& bytes) {

@@ -175,6 +175,9 @@ TEST_CASE("a plugin that is not found is explained") {
                StartsWith((folder.path / "fixture_good.eng.so").string() + " provides ") &&
                    Contains("eng.optimizer/1 'lion'"));
   CHECK_THAT(eng::explain_missing(*folder.scan(), "eng.zero/1", "lion"), Contains("eng.optimizer/1 'lion'"));
+  for (const auto& [kind, name] : {std::pair("eng.device/1", "cuda"), {"eng.comm/1", "nccl"}})
+    CHECK_THAT(eng::explain_missing(*folder.scan(), kind, name), StartsWith("the package engine-cuda13 has it"));
+  CHECK_THAT(eng::explain_missing(*folder.scan(), "eng.device/1", "nccl"), !Contains("engine-cuda13"));
   try {
     registry->table<eng_error>("eng.optimizer/1", "tiger");
     FAIL("found");
