@@ -44,6 +44,15 @@ MODELS = {
     "qwen2": ("qwen2", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2"),
     "qwen2 rope yarn": ("qwen2", LLAMA + 'num_key_value_heads = 4\nrope_type = "yarn"\nrope_factor = 4.0\n'
                         "rope_original_max_position_embeddings = 32"),
+    "qwen3": ("qwen3", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2\nhead_dim = 24"),
+    "qwen3 tied, rope linear": ("qwen3", LLAMA + "head_dim = 16\ntie_word_embeddings = true\n"
+                                'rope_type = "linear"\nrope_factor = 4.0'),
+    "qwen3 rope yarn": ("qwen3", LLAMA + 'head_dim = 16\nrope_type = "yarn"\nrope_factor = 4.0\n'
+                        "rope_original_max_position_embeddings = 32"),
+    "olmo2": ("olmo2", LLAMA + "intermediate_size = 96"),
+    "olmo2, grouped heads": ("olmo2", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2"),
+    "granite": ("granite", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2\nembedding_multiplier = 3.0\n"
+                "attention_multiplier = 0.2\nresidual_multiplier = 0.5\nlogits_scaling = 2.0"),
     "mamba": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2"),
     "mamba, own head": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2\nstate_size = 8\ntime_step_rank = 3\n"
                         "tie_word_embeddings = false"),

@@ -2,10 +2,11 @@
 // The plugin's description. The keys have the names of Hugging Face's config.json.
 #pragma once
 
+#include "../common/decoder/gguf.hpp"
 #include "../common/decoder/options.hpp"
-#include "windowed.hpp"
 #include "engine/model.h"
 #include "engine/plugin.h"
+#include "windowed.hpp"
 
 // clang-format off
 ENG_DESCRIPTION(R"([plugin]
@@ -46,6 +47,13 @@ use_sliding_window = false
 # where it is absent, transformers takes 32
 num_key_value_heads = { product = ['num_attention_heads'] }
 
+[provides.gguf]
+architecture = 'qwen3'
+rope = ['default', 'linear', 'yarn']
+[provides.gguf.fixed]
+hidden_act = ['silu', 'swish']
+attention_bias = false
+)" DECODER_GGUF_OF(DECODER_GGUF_NORMS DECODER_GGUF_HEAD_NORMS, "'head_dim'", "") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048, head_dim = 32 }
@@ -84,6 +92,14 @@ tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+[provides.gguf]
+architecture = 'olmo2'
+rope = ['default']
+[provides.gguf.fixed]
+hidden_act = ['silu', 'swish']
+attention_bias = false
+tie_word_embeddings = false
+)" DECODER_GGUF_OF("'model.layers.*.post_attention_layernorm' = 'blk.*.post_attention_norm'\n'model.layers.*.post_feedforward_layernorm' = 'blk.*.post_ffw_norm'\n" DECODER_GGUF_HEAD_NORMS, DECODER_GGUF_SHARE, "") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048 }
@@ -201,6 +217,14 @@ tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+[provides.gguf]
+architecture = 'granite'
+rope = ['default']
+[provides.gguf.fixed]
+hidden_act = ['silu', 'swish']
+attention_bias = false
+mlp_bias = false
+)" DECODER_GGUF_INTERLEAVED DECODER_GGUF_OF(DECODER_GGUF_NORMS, DECODER_GGUF_SHARE, "'attention.scale' = 'attention_multiplier'\nembedding_scale = 'embedding_multiplier'\nresidual_scale = 'residual_multiplier'\nlogit_scale = 'logits_scaling'\n") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048, embedding_multiplier = 12.0, attention_multiplier = 0.03125, residual_multiplier = 0.22, logits_scaling = 8.0 }

@@ -66,12 +66,7 @@ rope = ['default', 'linear', 'yarn', 'llama3']
 [provides.gguf.fixed]
 hidden_act = ['silu', 'swish']
 
-# llama.cpp turns neighbouring channels of a head together, not those of its two halves
-[provides.gguf.interleave]
-'blk.*.attn_q' = 'num_attention_heads'
-'blk.*.attn_k' = ['num_key_value_heads', 'num_attention_heads']
-
-)" DECODER_GGUF R"(
+)" DECODER_GGUF_INTERLEAVED DECODER_GGUF R"(
 # about one million parameters over bytes, for a first run
 [provides.presets.'tiny']
 vocab_size = 256
