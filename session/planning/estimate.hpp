@@ -9,8 +9,8 @@ namespace eng {
 
 // Seconds of one device per training token if every product ran at the device's peak in the format of its weights; 0:
 // a peak is unknown. By the usual definition a parameter that multiplies (all but lookup tables) takes 6 FLOPs, and
-// causal attention takes 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality), less where it
-// has a window. Times tokens per second and device, it is the model FLOPs utilisation (MFU).
+// causal attention takes 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality), less where
+// it has a window. Times tokens per second and device, it is the model FLOPs utilisation (MFU).
 double seconds_at_peak(const Model& model, const Target& target);
 
 // Rates that a rank reaches; 0: unknown. What has no rate takes no time.

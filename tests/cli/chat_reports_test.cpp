@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports about other trainers, as whole runs on conversations: losses that depend on how a batch is divided
-// (transformers #37766, LLaMA-Factory #5747), documents of a packed sample that see each other (mamba #478), LoRA on Mamba
-// that is silently partial, or another model after the merge (peft #2274, #3554).
+// (transformers #37766, LLaMA-Factory #5747), documents of a packed sample that see each other (mamba #478), LoRA on
+// Mamba that is silently partial, or another model after the merge (peft #2274, #3554).
 #include <fstream>
 #include <sstream>
 

@@ -15,7 +15,8 @@ void add_plugins(CLI::App& app, Common& common) {
   ls->add_flag("--why", *why, "also print the folders searched, and why files were refused");
   ls->callback([&common, why] { put_out(print_plugins(*scan_plugins(common), *why)); });
   auto what = std::make_shared<std::string>();
-  auto* info = command->add_subcommand("info", "print the options and presets of a plugin, and of a device what it finds here");
+  auto* info =
+      command->add_subcommand("info", "print the options and presets of a plugin, and of a device what it finds here");
   info->add_option("name", *what, "an id, the name of something it provides, or a file's name")->required();
   info->callback([&common, what] {
     auto registry = scan_plugins(common);

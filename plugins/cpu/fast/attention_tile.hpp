@@ -289,7 +289,7 @@ void block_probabilities(const AttentionShape& a, int64_t rows, bool diagonal, i
   const float cap = capped ? a.cap : 1.0f;
   const V scale = splat(a.scale), inverse = splat(a.scale / cap), to2 = splat((capped ? cap : a.scale) * log2_e);
   // P of products x, and the derivative of a score by its product.
-  const auto at = [=](V x, V lowered, V & slope) SIMD_INLINE {
+  const auto at = [=](V x, V lowered, V& slope) SIMD_INLINE {
     slope = scale;
     if constexpr (capped) {
       x = tanh(x * inverse);
