@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -199,6 +200,7 @@ std::string help_of(const Needing& one) {
 }  // namespace
 
 TEST_CASE("a plugin without its libraries names them, where they are looked for, and the command that brings them") {
+  ::unsetenv("LD_LIBRARY_PATH");  // meson sets it for tests
   const std::string system = ", the folders of the system (ldconfig -p lists them)";
   {
     Needing one;
