@@ -119,8 +119,7 @@ class Planner {
 
   // ---- programs --------------------------------------------------------------------------------------
   void emit_init() {
-    emit_.begin_program("init");
-    emit_.begin_segment("init", 1);
+    emit_.begin_whole("init");
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
@@ -144,8 +143,7 @@ class Planner {
     }
     for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
     // After loading a checkpoint: weights from their masters.
-    emit_.begin_program("publish");
-    emit_.begin_segment("publish", 1);
+    emit_.begin_whole("publish");
     for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
   }
 
@@ -277,20 +275,12 @@ class Planner {
     if (!r_.job) own_.begin();
     // Publishes, in the order of use, the weights that the last update left in parts.
     for (size_t u = 0; u < homes_.units(); ++u)
-      if (homes_.publishes_late(u)) {
-        moves_.publish(u, UINT64_MAX);
-        plan_.publishes_late = true;
-      }
+      if (homes_.publishes_late(u)) moves_.publish(u, UINT64_MAX), plan_.publishes_late = true;
     micro_batch(true, r_.accumulate == 1);
     const bool apart = !plan_.ranks.single() && !each();  // the last micro-batch does more than those before it
-    if (const uint32_t rest = r_.accumulate - 1 - apart) {
-      emit_.begin_segment("rest", rest);
-      micro_batch(false, false);
-    }
-    if (apart) {
-      emit_.begin_segment("last", 1);
-      micro_batch(false, true);
-    }
+    const uint32_t rest = r_.accumulate - 1 - apart;
+    if (rest) emit_.begin_segment("rest", rest), micro_batch(false, false);
+    if (apart) emit_.begin_segment("last", 1), micro_batch(false, true);
     if (updates() || !plan_.ranks.single() || r_.traits.discrete || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
@@ -315,10 +305,7 @@ class Planner {
     else
       gather_losses();
     if (updates()) Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit();
-    if (observing_.any()) {
-      observing_.finish();
-      gather_losses();
-    }
+    if (observing_.any()) observing_.finish(), gather_losses();
     exchange_.copy_out(plan_.scalars, plan_.results);
     exchange_.copy_out(plan_.counters, plan_.host_counters);
   }
@@ -326,14 +313,12 @@ class Planner {
   bool updates() const { return r_.optimizer && !r_.job; }
 
   void emit_job(uint32_t k) {
-    emit_.begin_program(job_program(k));
-    emit_.begin_segment(job_program(k), 1);
+    emit_.begin_whole(job_program(k));
     Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit_program(k);
   }
 
   void emit_eval(const std::string& name) {
-    emit_.begin_program(name);
-    emit_.begin_segment(name, 1);
+    emit_.begin_whole(name);
     emit_.label(Phase::eval);
     copy_batch(1);
     MicroBatch batch;
@@ -377,8 +362,7 @@ class Planner {
   }
 
   void emit_forward(const std::string& name, const Model& model, const View& output) {
-    emit_.begin_program(name);
-    emit_.begin_segment(name, 1);
+    emit_.begin_whole(name);
     emit_.label(Phase::begin);
     MicroBatch batch = first_values(model.sequence_length);
     if (!states_of_.empty()) exchange_.copy_in(plan_.host_counters, plan_.counters);
@@ -394,8 +378,7 @@ class Planner {
     const Template& head = next.templates.at(next.blocks.back().tmpl);
     const auto logits = exchange_.shared("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
     plan_.next_logits = logits.host;
-    emit_.begin_program("reset");
-    emit_.begin_segment("reset", 1);
+    emit_.begin_whole("reset");
     emit_.label(Phase::reset);
     for (const Block& block : next.blocks) {
       states_of_.emplace_back();
