@@ -28,6 +28,7 @@ class Planner {
         exchange_(request, plan_, emit_),
         own_(request, plan_, emit_, homes_),
         moves_(request, plan_, emit_, homes_, own_),
+        update_(request, plan_, emit_, homes_, own_, moves_, observing_),
         hooks_(request, plan_, emit_) {
     observing_.start(homes_, exchange_);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
@@ -39,6 +40,10 @@ class Planner {
   Plan make() {
     emit_init();
     emit_train();
+    if (r_.offload.update_late) {
+      emit_.begin_whole(late_update);
+      update_.emit_late(0, static_cast<uint32_t>(model_.blocks.size()));
+    }
     for (uint32_t k = 0; r_.job && k < r_.job->info.programs; ++k) emit_job(k);
     if (r_.evaluate) emit_eval("eval");
     if (r_.evaluate && !plan_.sites.empty()) emit_eval(eval_with_sites);
@@ -212,6 +217,7 @@ class Planner {
     get_rows(batch, first);
     Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks_, true, leases);
+    if (first && r_.offload.update_late) update_before(batch, prefetch ? static_cast<uint32_t>(r_.prefetch) : 0);
     std::vector<View> fresh(homes_.units());
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes_.unit_of(p);
@@ -246,6 +252,15 @@ class Planner {
     if (observing_.any())
       batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
     put_loss(blocks_.train(batch), row);
+  }
+
+  // Before the forward of a block, which leases the weights of `ahead` more: their update that the last step has left.
+  void update_before(MicroBatch& batch, uint32_t ahead) {
+    batch.before_pass = [this, ahead, done = 0U, lease = std::move(batch.before_pass)]() mutable {
+      const uint32_t first = done, blocks = static_cast<uint32_t>(model_.blocks.size());
+      update_.emit_late(first, done = std::min(blocks, first ? first + 1 : ahead + 1));
+      if (lease) lease();
+    };
   }
 
   void hook(MicroBatch& batch) {
@@ -304,7 +319,7 @@ class Planner {
       observing_.gradients();
     else
       gather_losses();
-    if (updates()) Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit();
+    if (updates()) update_.emit();
     if (observing_.any()) observing_.finish(), gather_losses();
     exchange_.copy_out(plan_.scalars, plan_.results);
     exchange_.copy_out(plan_.counters, plan_.host_counters);
@@ -314,7 +329,7 @@ class Planner {
 
   void emit_job(uint32_t k) {
     emit_.begin_whole(job_program(k));
-    Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit_program(k);
+    update_.emit_program(k);
   }
 
   void emit_eval(const std::string& name) {
@@ -404,6 +419,7 @@ class Planner {
   Exchange exchange_;
   OwnTensors own_;
   Moves moves_;
+  Update update_;
   Hooks hooks_;
   std::vector<View> weights_;                 // per parameter, as compute reads it; absent while none is leased
   std::vector<View> local_;                   // per unit: local_grad

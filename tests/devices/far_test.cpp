@@ -90,6 +90,9 @@ const char* const offloads[] = {
     "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\nactivations = 'host'\n",
     "optimizer = 'host'\nratio = 0.5\n",
     "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\n",
+    "optimizer = 'host'\nupdate_late = true\n",
+    "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\ngradients = 'host'\nupdate_late = true\n",
+    "optimizer = 'drawer'\nparameters = 'host'\nactivations = 'host'\nupdate_late = true\n",
     // Storage, which only the host reaches.
     "optimizer = 'drawer'\n",
     "optimizer = 'drawer'\nupdate = 'device'\nratio = 0.5\ngradients = 'drawer'\n",
