@@ -19,7 +19,8 @@ class Executor {
 
   // Runs a program to its end. Throws Error naming the action that failed, with Exit::communication if waiting for
   // other ranks failed. Calls `stop` before each repetition except the first one and those of the last segment; if it
-  // returns true, returns false: the step does not count, and persistent state except counters and losses is unchanged.
+  // returns true, returns false: the step does not count, and persistent state except counters and losses is that
+  // before the step, after what Plan::left says.
   bool run(const std::string& program, bool (*stop)() = nullptr);
   // Seconds in the last run that the compute queue waited for others; for a device with queues, the seconds in which
   // the host waited or worked between islands of enqueued actions. `tiers`: for what comes from tiers, goes there or is

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/execute/runner.hpp"
+#include "core/plan/waits.hpp"
 
 namespace eng {
 namespace {
@@ -22,6 +23,7 @@ struct Enqueued {
   std::vector<Island> islands;
   std::vector<void*> ended;               // per action: the event recorded after it; null if nothing waits for it
   std::vector<std::vector<size_t>> host;  // per action, if it runs on the host: the enqueued actions that it waits for
+  std::vector<uint32_t> order;            // of enqueueing, without graphs
   std::array<bool, queue_count> uses{};   // queues
   bool graphs = false;                    // every enqueued island has a graph
 };
@@ -49,19 +51,16 @@ class Streams final : public Runner {
 
   void run(size_t program, size_t number) override {
     Enqueued& segment = programs_[program][number];
-    if (recorder_) {
+    if (recorder_)
       run_timed(segment);
-    } else if (segment.graphs) {
-      for (const Island& island : segment.islands)
-        if (island.graph) {
-          check("graph_launch", table_.graph_launch, island.graph, queue(Queue::compute));
-        } else {
-          check("event_record", table_.event_record, border_, queue(Queue::compute));
-          on_host(segment, island.first);
-        }
-    } else {
+    else if (!segment.graphs)
       enqueue_all(segment);
-    }
+    else
+      for (const Island& island : segment.islands)
+        if (island.graph)
+          check("graph_launch", table_.graph_launch, island.graph, queue(Queue::compute));
+        else
+          check("event_record", table_.event_record, border_, queue(Queue::compute)), on_host(segment, island.first);
     check("event_record", table_.event_record, settled_[runs_++ % 2], queue(Queue::compute));
   }
 
@@ -123,25 +122,23 @@ class Streams final : public Runner {
     e.segment = &segment;
     e.ended.resize(segment.actions.size());
     e.host.resize(segment.actions.size());
+    e.order = enqueue_order(*segment.segment);
     std::array<size_t, queue_count> last;
     last.fill(SIZE_MAX);
-    const auto need = [&](size_t k) {
-      if (!e.ended[k] && !segment.actions[k].on_host) e.ended[k] = new_event();
-    };
     e.uses[index_of(Queue::compute)] = true;
     for (size_t k = 0; k < segment.actions.size(); ++k) {
       const BoundAction& one = segment.actions[k];
       const size_t q = index_of(one.action->queue);
       e.uses[q] = true;
-      for (uint32_t w : one.action->waits) need(w);
-      if (one.on_host) {
-        for (uint32_t w : one.action->waits)
-          if (!segment.actions[w].on_host) e.host[k].push_back(w);
-        if (last[q] != SIZE_MAX && !segment.actions[last[q]].on_host) need(last[q]), e.host[k].push_back(last[q]);
+      std::vector<size_t> needs(one.action->waits.begin(), one.action->waits.end());
+      if (one.on_host && last[q] != SIZE_MAX) needs.push_back(last[q]);
+      for (size_t w : needs) {
+        if (segment.actions[w].on_host) continue;
+        if (!e.ended[w]) e.ended[w] = new_event();
+        if (one.on_host) e.host[k].push_back(w);
       }
       last[q] = k;
-      const bool more = !one.on_host && k > 0 && !segment.actions[k - 1].on_host;
-      if (more)
+      if (!one.on_host && k > 0 && !segment.actions[k - 1].on_host)
         e.islands.back().last = k + 1;
       else
         e.islands.push_back({k, k + 1});
@@ -152,7 +149,8 @@ class Streams final : public Runner {
         joins_[q] = new_event();
       }
     if (!border_) border_ = new_event();
-    if (graphs) capture(e);
+    // A graph is waited for as a whole: the host would not compute while the device does.
+    if (graphs && !e.uses[index_of(Queue::host)]) capture(e);
   }
 
   // Captures every enqueued island, or none.
@@ -214,17 +212,19 @@ class Streams final : public Runner {
     if (!e.graphs || recorder_)
       for (size_t w : e.host[k]) wait_for(e.ended[w]);
     const BoundAction& one = e.segment->actions[k];
+    if (recorder_) times_[k].begin = Clock::now();
     if (!failed()) launch(one, {sizeof(eng_exec), 0, one.others ? nullptr : queue(one.action->queue)});
+    if (recorder_) times_[k].end = Clock::now();
     waited_for(one.action->queue) += Clock::now() - start;
   }
 
   void enqueue_all(const Enqueued& e) {
     fork(e);
-    for (size_t k = 0; k < e.segment->actions.size(); ++k)
+    for (uint32_t k : e.order)
       if (e.segment->actions[k].on_host)
         on_host(e, k);
       else
-        enqueue(e, k, 0);
+        enqueue(e, k, 0, recorder_ ? &timed_[2 * k] : nullptr);
     join(e);
   }
 
@@ -235,17 +235,7 @@ class Streams final : public Runner {
     wait_for(zero);
     const auto start = Clock::now();
     const auto& actions = e.segment->actions;
-    fork(e);
-    for (size_t k = 0; k < actions.size(); ++k) {
-      if (!actions[k].on_host) {
-        enqueue(e, k, 0, &timed_[2 * k]);
-        continue;
-      }
-      times_[k].begin = Clock::now();
-      on_host(e, k);
-      times_[k].end = Clock::now();
-    }
-    join(e);
+    enqueue_all(e);
     check("event_record", table_.event_record, border_, queue(Queue::compute));
     wait_for(border_);
     if (failed()) return;

@@ -124,24 +124,13 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
   const auto given = [&](const Symbol& v) -> View {
-    switch (v.kind) {
-      case SymbolKind::input:
-        return inputs[v.index];
-      case SymbolKind::param:
-        return weight_of(batch, block, v);
-      case SymbolKind::batch:
-        return batch.fields.at(v.index);
-      case SymbolKind::constant:
-        return batch.constants->at(block.tmpl)[v.index];
-      case SymbolKind::scalars:
-        return batch.scalars;
-      case SymbolKind::state:
-        return (*batch.states)[b][v.index];
-      case SymbolKind::counters:
-        return batch.counters;
-      default:
-        return {};
-    }
+    if (v.kind == SymbolKind::input) return inputs[v.index];
+    if (v.kind == SymbolKind::param) return weight_of(batch, block, v);
+    if (v.kind == SymbolKind::batch) return batch.fields.at(v.index);
+    if (v.kind == SymbolKind::constant) return batch.constants->at(block.tmpl)[v.index];
+    if (v.kind == SymbolKind::scalars) return batch.scalars;
+    if (v.kind == SymbolKind::state) return (*batch.states)[b][v.index];
+    return v.kind == SymbolKind::counters ? batch.counters : View{};
   };
   Env env(t.graph.size() + 1);
   for (Id id = 1; id <= t.graph.size(); ++id) env[id] = given(t.graph.value(id));

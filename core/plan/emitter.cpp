@@ -101,9 +101,7 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
   call.storage = plan_.in_storage(from) ? plan_.buffer(from.buffer).arena
                  : plan_.in_storage(to) ? plan_.buffer(to.buffer).arena
                                         : 0;
-  const bool call_on_host =
-      !call.storage && plan_.in_tier(to) && (plan_.in_tier(from) || op.id != std::string_view(ENG_OP_COPY));
-  call.on_host = call_on_host;
+  call.on_host = !call.storage && plan_.in_tier(to) && (plan_.in_tier(from) || op.id != std::string_view(ENG_OP_COPY));
   const Queue queue = queue_of(call, from, to);
   if (queue != Queue::compute && queue != Queue::host) call.parallel = traits_.overlapped;
   for (const auto& v : in) call.in.push_back(v.desc);
@@ -117,7 +115,7 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
   View scratch;
   if (auto n = static_cast<int64_t>(plan_.calls[it->second].workspace))
     scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}),
-                        call_on_host ? plan_.buffer(out[0].buffer).arena : 0);
+                        plan_.calls[it->second].on_host ? plan_.buffer(out[0].buffer).arena : 0);
   auto& actions = plan_.programs.back().segments.back().actions;
   for (const auto* views : {&in, &out})
     for (const View& v : *views) {
@@ -229,6 +227,7 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
     const auto group = attrs.i("group");
     if (group < 1 || group > static_cast<int64_t>(ranks_.groups.size()))
       throw fault("{}: there is no group {}", op.id, group);
+    if (together) throw fault("it emits {}; {}", op.id, together);
     attrs.list.push_back({"members", static_cast<int64_t>(ranks_.group(static_cast<Id>(group)).size()), 0});
   }
   std::string wrong = infer(op, shapes, attrs, made);

@@ -39,6 +39,8 @@ class Emitter {
   View transient(const std::string& name, Line line, const eng_desc& desc, uint32_t place = 0);
   void begin_program(const std::string& name) { plan_.programs.push_back({name, {}}); }
   void begin_segment(const std::string& name, uint32_t repeat);
+  // A program of one segment.
+  void begin_whole(const std::string& name) { begin_program(name), begin_segment(name, 1); }
   // Labels the following actions in dumps and messages.
   void label(Phase phase, const std::string& of = "");
   // Sets the queue of the following actions; returns the previous one. Copies from and to storage have queues of their
@@ -118,6 +120,7 @@ class EmittingBuilder final : public Builder {
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
 
   const View& view(Id id) const;
+  const char* together = nullptr;  // why no collective may be emitted; null: one may
 
  private:
   uint32_t place_of(const std::vector<View>& inputs) const;

@@ -98,14 +98,15 @@ void Homes::make_homes(size_t u) {
     }
     return;
   }
-  // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+  // Without an update gradients stay for whoever reads them; else they last from the backward to the update, which may
+  // be in the next step.
   const Id reduced = part_of(ENG_ROLE_GRAD, u);
   const eng_desc desc = flat(grad, unit(u).count / plan_.ranks.part(reduced).count);
   const std::string name = "gradient " + unit(u).name;
   const uint32_t at = place(ENG_ROLE_GRAD, u);
-  const bool passing = r_.optimizer && !r_.keep_gradients;
+  const bool late = r_.offload.update_late, passing = r_.optimizer && !r_.keep_gradients && !late;
   this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
-                                : emit_.persistent(name, Line::gradients, desc, r_.job != nullptr, at),
+                                : emit_.persistent(name, Line::gradients, desc, r_.job || late, at),
                         reduced, false, 1, at});
 }
 

@@ -40,7 +40,8 @@ class Homes : public Units {
   }
   // Weights that ranks gather from their parts may come beside the next step's forward instead of after the update.
   bool publishes_late(size_t u) const {
-    return r_.overlap && r_.train && !r_.job && !frozen(u) && !plan_.ranks.single() && master[u].part != weight[u].part;
+    return r_.overlap && r_.train && !r_.job && !r_.offload.update_late && !frozen(u) && !plan_.ranks.single() &&
+           master[u].part != weight[u].part;
   }
   // The ranges of a unit whose squares the global norm adds: spare ones would only move the others.
   std::vector<Range> counted(size_t u) const { return frozen(u) ? std::vector<Range>() : outside(u, &Homes::spare); }

@@ -64,16 +64,11 @@ void Moves::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t p
         target = homes_.part(to, next.part);  // the rest comes around it
       else if (k + 1 < way.size())
         target = between(flat(next.dtype, all / plan_.ranks.part(next.part).count), next.place);
-      switch (way[k].axis) {
-        case Axis::part:
-          move(*r_.sharding, role, u, piece, from, at.part, target, next.part);
-          break;
-        case Axis::dtype:
-          move(r_.precision, role, u, piece, from, at.part, target, next.part);
-          break;
-        case Axis::place:
-          emit_.action(op(ENG_OP_COPY), {from}, {target});
-      }
+      const Policy* const by = way[k].axis == Axis::part ? static_cast<const Policy*>(r_.sharding) : &r_.precision;
+      if (way[k].axis == Axis::place)
+        emit_.action(op(ENG_OP_COPY), {from}, {target});
+      else
+        move(*by, role, u, piece, from, at.part, target, next.part);
       from = target, at = next;
     }
   };

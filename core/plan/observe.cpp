@@ -125,17 +125,13 @@ void Observing::emit(size_t observer, eng_site site, const View& value, const st
   const Observer& o = observers()[observer];
   const std::string said = fmt::format("{}, {}", who(o), where(site));
   EmittingBuilder builder(emit_, plan_.ranks, fmt::format("{} {}", o.name, site.block), Line::observers);
-  const size_t before = emit_.segment().actions.size();
+  builder.together = "the engine itself combines the results of ranks";
   site.value = builder.add(value);
   site.scalars = site.what == ENG_SITE_SCALARS ? site.value : builder.add(scalars_beside(value));
   std::vector<eng_id> out(results.size(), 0);
   ask(said, builder, Exit::usage, o.table.observe, o.self.get(), &builder, &site, out.data(),
       static_cast<uint32_t>(out.size()));
   const auto refuse = [&](const std::string& why) { throw Error(Exit::environment, said + ": " + why); };
-  const auto& actions = emit_.segment().actions;
-  for (size_t a = before; a < actions.size(); ++a)
-    if (const Op& made = *plan_.calls[actions[a].call].op; made.collective)
-      refuse(fmt::format("it emits {}; the engine itself combines the results of ranks", made.id));
   for (size_t k = 0; k < out.size(); ++k) {
     if (!out[k]) refuse(fmt::format("it gives no result {}", results[k].name));
     const View from = builder.view(out[k]);

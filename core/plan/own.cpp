@@ -35,10 +35,8 @@ void OwnTensors::check_names(const Model& model, const Rules& rules, const std::
   std::set<std::string> stored{"__metadata__"};  // as files name them
   const auto check = [&](const std::string& name) {
     if (!stored.insert(name).second)
-      throw fault(
-          "model {}: two tensors would be stored as `{}`, or a parameter as what "
-          "files have for themselves",
-          model.plugin, name);
+      throw fault("model {}: two tensors would be stored as `{}`, or a parameter as what files have for themselves",
+                  model.plugin, name);
   };
   for (const Parameter& p : model.params) {
     check(p.name);

@@ -161,8 +161,9 @@ struct Observed {
   uint32_t combine = 0, flags = 0;  // ENG_COMBINE_*, ENG_RESULT_*
   std::vector<uint32_t> rows, once;
 };
-constexpr int64_t prefill = 64;   // positions of program "prefill"
-constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
+constexpr const char* late_update = "late update";  // a program: see Plan::left
+constexpr int64_t prefill = 64;                     // positions of program "prefill"
+constexpr uint64_t chunk = 4096;                    // elements: the grid of the global norm
 
 // An output of a node of a block, and the tensor that holds a copy of it, or what the ops of a job write of it.
 struct Site {
@@ -208,6 +209,9 @@ struct Plan {
   // Whole weights are published late: after a step this rank's part of them is new and the others are not, until the
   // next step or "publish" gathers them.
   bool publishes_late = false;
+  // With offload.update_late: the scalars of an update that a step leaves to the next one, or to program `late_update`.
+  // Zero if nothing is left: the host makes them so before the first step, and either program after the update.
+  std::vector<View> left;
 
   // Nothing computes in an arena that stores.
   bool stores(uint32_t arena) const { return arenas[arena].kind == "storage"; }

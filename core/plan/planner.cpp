@@ -28,6 +28,7 @@ class Planner {
         exchange_(request, plan_, emit_),
         own_(request, plan_, emit_, homes_),
         moves_(request, plan_, emit_, homes_, own_),
+        update_(request, plan_, emit_, homes_, own_, moves_, observing_),
         hooks_(request, plan_, emit_) {
     observing_.start(homes_, exchange_);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
@@ -39,6 +40,10 @@ class Planner {
   Plan make() {
     emit_init();
     emit_train();
+    if (r_.offload.update_late) {
+      emit_.begin_whole(late_update);
+      update_.emit_late(0, static_cast<uint32_t>(model_.blocks.size()));
+    }
     for (uint32_t k = 0; r_.job && k < r_.job->info.programs; ++k) emit_job(k);
     if (r_.evaluate) emit_eval("eval");
     if (r_.evaluate && !plan_.sites.empty()) emit_eval(eval_with_sites);
@@ -119,8 +124,7 @@ class Planner {
 
   // ---- programs --------------------------------------------------------------------------------------
   void emit_init() {
-    emit_.begin_program("init");
-    emit_.begin_segment("init", 1);
+    emit_.begin_whole("init");
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
@@ -144,8 +148,7 @@ class Planner {
     }
     for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
     // After loading a checkpoint: weights from their masters.
-    emit_.begin_program("publish");
-    emit_.begin_segment("publish", 1);
+    emit_.begin_whole("publish");
     for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
   }
 
@@ -214,6 +217,7 @@ class Planner {
     get_rows(batch, first);
     Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks_, true, leases);
+    if (first && r_.offload.update_late) update_before(batch, prefetch ? static_cast<uint32_t>(r_.prefetch) : 0);
     std::vector<View> fresh(homes_.units());
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes_.unit_of(p);
@@ -250,6 +254,15 @@ class Planner {
     put_loss(blocks_.train(batch), row);
   }
 
+  // Before the forward of a block, which leases the weights of `ahead` more: their update that the last step has left.
+  void update_before(MicroBatch& batch, uint32_t ahead) {
+    batch.before_pass = [this, ahead, done = 0U, lease = std::move(batch.before_pass)]() mutable {
+      const uint32_t first = done, blocks = static_cast<uint32_t>(model_.blocks.size());
+      update_.emit_late(first, done = std::min(blocks, first ? first + 1 : ahead + 1));
+      if (lease) lease();
+    };
+  }
+
   void hook(MicroBatch& batch) {
     batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) { hooks_.after(b, n, outputs); };
   }
@@ -277,20 +290,12 @@ class Planner {
     if (!r_.job) own_.begin();
     // Publishes, in the order of use, the weights that the last update left in parts.
     for (size_t u = 0; u < homes_.units(); ++u)
-      if (homes_.publishes_late(u)) {
-        moves_.publish(u, UINT64_MAX);
-        plan_.publishes_late = true;
-      }
+      if (homes_.publishes_late(u)) moves_.publish(u, UINT64_MAX), plan_.publishes_late = true;
     micro_batch(true, r_.accumulate == 1);
     const bool apart = !plan_.ranks.single() && !each();  // the last micro-batch does more than those before it
-    if (const uint32_t rest = r_.accumulate - 1 - apart) {
-      emit_.begin_segment("rest", rest);
-      micro_batch(false, false);
-    }
-    if (apart) {
-      emit_.begin_segment("last", 1);
-      micro_batch(false, true);
-    }
+    const uint32_t rest = r_.accumulate - 1 - apart;
+    if (rest) emit_.begin_segment("rest", rest), micro_batch(false, false);
+    if (apart) emit_.begin_segment("last", 1), micro_batch(false, true);
     if (updates() || !plan_.ranks.single() || r_.traits.discrete || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
@@ -314,11 +319,8 @@ class Planner {
       observing_.gradients();
     else
       gather_losses();
-    if (updates()) Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit();
-    if (observing_.any()) {
-      observing_.finish();
-      gather_losses();
-    }
+    if (updates()) update_.emit();
+    if (observing_.any()) observing_.finish(), gather_losses();
     exchange_.copy_out(plan_.scalars, plan_.results);
     exchange_.copy_out(plan_.counters, plan_.host_counters);
   }
@@ -326,14 +328,12 @@ class Planner {
   bool updates() const { return r_.optimizer && !r_.job; }
 
   void emit_job(uint32_t k) {
-    emit_.begin_program(job_program(k));
-    emit_.begin_segment(job_program(k), 1);
-    Update(r_, plan_, emit_, homes_, own_, moves_, observing_).emit_program(k);
+    emit_.begin_whole(job_program(k));
+    update_.emit_program(k);
   }
 
   void emit_eval(const std::string& name) {
-    emit_.begin_program(name);
-    emit_.begin_segment(name, 1);
+    emit_.begin_whole(name);
     emit_.label(Phase::eval);
     copy_batch(1);
     MicroBatch batch;
@@ -377,8 +377,7 @@ class Planner {
   }
 
   void emit_forward(const std::string& name, const Model& model, const View& output) {
-    emit_.begin_program(name);
-    emit_.begin_segment(name, 1);
+    emit_.begin_whole(name);
     emit_.label(Phase::begin);
     MicroBatch batch = first_values(model.sequence_length);
     if (!states_of_.empty()) exchange_.copy_in(plan_.host_counters, plan_.counters);
@@ -394,8 +393,7 @@ class Planner {
     const Template& head = next.templates.at(next.blocks.back().tmpl);
     const auto logits = exchange_.shared("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
     plan_.next_logits = logits.host;
-    emit_.begin_program("reset");
-    emit_.begin_segment("reset", 1);
+    emit_.begin_whole("reset");
     emit_.label(Phase::reset);
     for (const Block& block : next.blocks) {
       states_of_.emplace_back();
@@ -421,6 +419,7 @@ class Planner {
   Exchange exchange_;
   OwnTensors own_;
   Moves moves_;
+  Update update_;
   Hooks hooks_;
   std::vector<View> weights_;                 // per parameter, as compute reads it; absent while none is leased
   std::vector<View> local_;                   // per unit: local_grad

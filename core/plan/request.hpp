@@ -103,6 +103,7 @@ struct Offload {
   double ratio = 1;                      // the part of the model whose masters and optimizer states are there
   bool update_on_host = false;           // what is there; else the device updates copies and gives them back
   double device_share = 0;               // the part of it, piece by piece, that the device updates so all the same
+  bool update_late = false;              // beside the next step's first forward
 };
 
 // An output of an op in the forward, of which a copy is kept: a tensor "activation" with each of these names.

@@ -16,43 +16,70 @@ void Update::emit() {
   emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
   own_.refresh();
-  update_units(ENG_STAGE_UPDATE);
+  if (!r_.offload.update_late) return update_units(ENG_STAGE_UPDATE);
+  scale_rates();
+  for (auto& [arena, left] : left_) {
+    for (size_t g = 0; g < left.scalars.size(); ++g) emit_.copy(reads_[0].scalars[g], left.scalars[g]);
+    emit_.copy(plan_.counters, left.counters);
+  }
+}
+
+// With scalars[OK] = 0 it changes nothing.
+void Update::emit_late(uint32_t first, uint32_t end) {
+  for (uint32_t b = first; b < end; ++b)
+    for (size_t u : homes_.units_of(b)) update_unit(u, ENG_STAGE_UPDATE), give(true);
+  if (first == end || end < model_.blocks.size()) return;
+  whole_.clear();
+  emit_.label(Phase::step, "the update has been made");
+  for (const View& scalars : plan_.left) emit_.zero(scalars);
+}
+
+const Update::Reads& Update::reads(uint32_t arena) {
+  if (!r_.offload.update_late) return reads_.at(arena);
+  Reads& left = left_[arena];
+  if (left.counters.buffer) return left;
+  const auto make = [&](const View& like) {
+    return emit_.persistent("of the last update", Line::step, like.desc, true, arena);
+  };
+  for (size_t g = 0; g < r_.optimizer->groups.size(); ++g)
+    plan_.left.push_back(left.scalars.emplace_back(make(plan_.scalars)));
+  left.counters = make(plan_.counters);
+  return left;
 }
 
 void Update::update_units(uint32_t stage) {
+  reads_.clear(), whole_.clear();
   scale_rates();
   for (size_t u = 0; u < homes_.units(); ++u)
     for (const Range& piece : homes_.pieces(u, homes_.rule(u).whole)) read_at(place_of(u, piece.first));
-  // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
-  // the unit at hand, so that with the one that was released last they are two as well.
-  leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
-  leases_.pace(ENG_ROLE_STATE, {UINT64_MAX, 1});
-  for (size_t u = 0; u < homes_.units(); ++u) {
-    if (homes_.frozen(u)) continue;
-    // A whole update needs the whole gradient.
-    Home grad = homes_.grad[u];
-    if (grad.part && !homes_.master[u].part)
-      grad = {moves_.gather(leases_, "whole gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
-    if (homes_.rule(u).whole) {
-      bring(u, grad);
-      // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
-      size_t next = u + 1;
-      while (next < homes_.units() && (homes_.frozen(next) || !homes_.rule(next).whole)) ++next;
-      if (next < homes_.units() && homes_.grad[next].part && homes_.master[next].part &&
-          leases_.fits(homes_.update_lease(next)))
-        bring(next, homes_.grad[next]);
-    }
-    emit_.label(Phase::update, homes_.unit(u).name);
-    const bool stages = homes_.rule(u).whole;
-    if (stages)
-      for (uint32_t p : homes_.unit(u).params) whole(u, p);
-    const uint64_t published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
-    for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
-      if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
-    if (!plan_.ranks.single() || published < homes_.unit(u).count) give(true);
-    if (writes_) moves_.publish(u, published, !homes_.publishes_late(u));
-  }
+  for (size_t u = 0; u < homes_.units(); ++u) update_unit(u, stage);
   give(true);
+}
+
+void Update::update_unit(size_t u, uint32_t stage) {
+  if (homes_.frozen(u)) return;
+  // A whole update needs the whole gradient.
+  Home grad = homes_.grad[u];
+  if (grad.part && !homes_.master[u].part)
+    grad = {moves_.gather(leases_, "whole gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
+  if (homes_.rule(u).whole) {
+    bring(u, grad);
+    // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
+    size_t next = u + 1;
+    while (next < homes_.units() && (homes_.frozen(next) || !homes_.rule(next).whole)) ++next;
+    if (next < homes_.units() && homes_.grad[next].part && homes_.master[next].part &&
+        leases_.fits(homes_.update_lease(next)))
+      bring(next, homes_.grad[next]);
+  }
+  emit_.label(Phase::update, homes_.unit(u).name);
+  const bool stages = homes_.rule(u).whole;
+  if (stages)
+    for (uint32_t p : homes_.unit(u).params) whole(u, p);
+  const uint64_t published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
+  for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
+    if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
+  if (!plan_.ranks.single() || published < homes_.unit(u).count) give(true);
+  if (writes_) moves_.publish(u, published, !homes_.publishes_late(u));
 }
 
 // The scalars of groups that have a scale of their own are the step's, but for the learning rate.
@@ -237,13 +264,13 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t arena, uint32_t leade
                           master,
                           grad,
                           weight,
-                          builder.add(reads_.at(arena).scalars[homes_.rules().of(leader).group]),
+                          builder.add(reads(arena).scalars[homes_.rules().of(leader).group]),
                           states.data(),
                           static_cast<uint32_t>(states.size()),
                           stage,
                           ranges.data(),
                           static_cast<uint32_t>(ranges.size()),
-                          builder.add(reads_.at(arena).counters),
+                          builder.add(reads(arena).counters),
                           r_.seed};
   ask(r_.optimizer->who(), builder, Exit::usage, r_.optimizer->table.update, r_.optimizer->self.get(), &builder,
       &update);

@@ -12,13 +12,22 @@ class Update {
  public:
   Update(const PlanRequest& request, Plan& plan, Emitter& emitter, const Homes& homes, OwnTensors& own, Moves& moves,
          Observing& observing)
-      : r_(request), plan_(plan), emit_(emitter), homes_(homes), own_(own), moves_(moves), observing_(observing) {}
+      : r_(request), plan_(plan), emit_(emitter), homes_(homes), own_(own), moves_(moves), observing_(observing) {
+    // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table
+    // holds the unit at hand, so that with the one that was released last they are two as well.
+    leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
+    leases_.pace(ENG_ROLE_STATE, {UINT64_MAX, 1});
+  }
+  // With offload.update_late, it only leaves behind what the update needs.
   void emit();
+  // In the next step, or another program: the update of blocks [first, end), before others write the gradients.
+  void emit_late(uint32_t first, uint32_t end);
   // Program k of a job.
   void emit_program(uint32_t k) { writes_ = r_.job->info.writes >> k & 1U, update_units(k); }
 
  private:
   void update_units(uint32_t stage);
+  void update_unit(size_t u, uint32_t stage);
   View norm_partials();
   void scale_rates();
   uint32_t place_of(size_t u, uint64_t first = 0) const;
@@ -51,7 +60,9 @@ class Update {
     std::vector<View> scalars;  // per group of the optimizer
     View counters;
   };
-  std::map<uint32_t, Reads> reads_;  // per arena in which updates compute: a tier's, or 0
+  const Reads& reads(uint32_t arena);
+  // Per arena in which updates compute: a tier's, or 0. Of a step, and what it leaves to the next one.
+  std::map<uint32_t, Reads> reads_, left_;
   std::map<size_t, Home> whole_;     // per unit that is updated whole: what its first stage left
   std::map<uint32_t, Slots> slots_;  // likewise: each has pieces of its own on their way
   // Likewise, of the last piece and of the one before: copies, and where they go.

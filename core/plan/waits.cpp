@@ -2,6 +2,7 @@
 #include "core/plan/waits.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "core/base/range.hpp"
@@ -29,6 +30,22 @@ Order order_of(const Segment& segment, const Clock& start) {
   Order order(start);
   for (uint32_t a = 0; a < segment.actions.size(); ++a) order.add(segment, a);
   return order;
+}
+
+std::vector<uint32_t> enqueue_order(const Segment& segment) {
+  std::vector<uint32_t> after, out(segment.actions.size());  // `after`: the end of what must come before, in the list
+  std::array<uint32_t, queue_count> last{};                  // of each queue
+  for (const Action& action : segment.actions) {
+    const Queue q = action.queue;
+    uint32_t& mine = last[static_cast<size_t>(q)];
+    if (q != Queue::compute && q != Queue::h2d && q != Queue::d2h) mine = static_cast<uint32_t>(after.size() + 1);
+    for (uint32_t w : action.waits)
+      if (w < after.size()) mine = std::max(mine, after[w]);
+    after.push_back(mine);
+  }
+  std::iota(out.begin(), out.end(), 0);
+  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) { return after[a] < after[b]; });
+  return out;
 }
 
 namespace {

@@ -32,6 +32,11 @@ struct Order {
 };
 Order order_of(const Segment& segment, const Clock& start = {});
 
+// The actions of a segment in the order in which one thread enqueues them, or does itself what the host computes,
+// reads, writes or exchanges. The latter have the order of the list. Computations and copies of the device come right
+// after what they wait for, so that they run while the thread is busy.
+std::vector<uint32_t> enqueue_order(const Segment& segment);
+
 // Sets Action::waits: read-after-write, write-after-read and write-after-write per byte range, and Action::after,
 // without waits that others imply.
 void place_waits(Plan& plan);

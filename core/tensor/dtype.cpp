@@ -43,18 +43,10 @@ static bool all_lack(const void* values, uint64_t n, T exponent) {
 }
 
 bool all_finite(const void* values, int32_t dtype, uint64_t n) {
-  switch (dtype) {
-    case ENG_F32:
-      return all_lack<uint32_t>(values, n, 0x7f800000);
-    case ENG_F64:
-      return all_lack<uint64_t>(values, n, 0x7ff0000000000000);
-    case ENG_BF16:
-      return all_lack<uint16_t>(values, n, 0x7f80);
-    case ENG_F16:
-      return all_lack<uint16_t>(values, n, 0x7c00);
-    default:
-      return true;
-  }
+  if (dtype == ENG_F32) return all_lack<uint32_t>(values, n, 0x7f800000);
+  if (dtype == ENG_F64) return all_lack<uint64_t>(values, n, 0x7ff0000000000000);
+  if (dtype == ENG_BF16) return all_lack<uint16_t>(values, n, 0x7f80);
+  return dtype != ENG_F16 || all_lack<uint16_t>(values, n, 0x7c00);
 }
 
 DLDataType dtype_dlpack(int32_t dtype) {

@@ -103,8 +103,7 @@ eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_
                              list_of<Id>(out, n_out, "the list of outputs"),
                              {list_of<Attr>(attrs, n_attrs, "the list of attributes")});
     if (made.size() < n_out)
-      throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) +
-                                         " outputs for these inputs, " + std::to_string(n_out) + " were asked for");
+      throw fault("{} has {} outputs for these inputs, {} were asked for", name, made.size(), n_out);
     for (uint32_t k = 0; k < n_out; ++k) out[k] = made[k];
   });
 }

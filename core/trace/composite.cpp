@@ -73,10 +73,8 @@ void lower(Template& block) {
     const auto first = static_cast<std::ptrdiff_t>(nodes.size()), at = static_cast<std::ptrdiff_t>(n);
     const Emit emit = [&](const Op& op, std::vector<Id> in, Attrs attrs) {
       if (op.random)
-        throw fault(
-            "{}: {} draws random numbers, which an op with a gradient of its "
-            "own cannot be made of",
-            node.op->id, op.id);
+        throw fault("{}: {} draws random numbers, which an op with a gradient of its own cannot be made of",
+                    node.op->id, op.id);
       return dissolves(op) ? dissolve(graph, op, in, attrs, emit) : graph.emit(op, std::move(in), std::move(attrs));
     };
     const std::vector<Id> made = dissolve(graph, *node.op, node.in, node.attrs, emit);

@@ -230,9 +230,7 @@ std::vector<Id> rebuilt_from(const eng_op& theirs, const std::string& where, con
     const bool is_output = n <= most_inputs && (from[k] & ENG_OP_OUTPUT);
     const std::vector<Id>& all = is_output ? node.out : node.in;
     const uint32_t at = n <= most_inputs ? from[k] & ~ENG_OP_OUTPUT : n;
-    if (at >= all.size())
-      throw Error(Exit::environment,
-                  told_by(where, "", fmt::format("{}: rebuild names what is not there", node.op->id)));
+    if (at >= all.size()) throw fault("{}: rebuild names what is not there", told_by(where, "", node.op->id));
     values.push_back(all[at]);
   }
   return values;

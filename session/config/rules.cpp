@@ -129,6 +129,9 @@ struct Rules {
     if (offload.given("host_share") && update != "both")
       refuse("E0113", "offload", "host_share", fmt::format("`host_share` is given with `update` = \"{}\"", update),
              "set offload.update = \"both\", or remove `host_share`");
+    if (offload.boolean("update_late") && update == "device")
+      refuse("E0113", "offload", "update_late", "`update_late` = true, but the device updates everything",
+             "set offload.update = \"host\" or \"both\", or remove `update_late`");
     if (offload.string("optimizer") == "none" && offload.string("master") == "none" && offload.given("ratio"))
       refuse("E0113", "offload", "ratio", "`ratio` is given, but the optimizer's states and masters are on the device",
              "set offload.optimizer to a tier as well, or remove `ratio`");

@@ -276,6 +276,7 @@ eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
   sound([&] {
     publish();
     run_->step(given ? &*given : nullptr);
+    opening_->trainer->settle();  // the caller may look at everything
   });
   out.saved = events_->was_saved();
   if (!events_->metrics()) {

@@ -239,7 +239,7 @@ double best_device_share(const PlanRequest& request, const Machine& machine) {
   std::array<std::array<double, queue_count>, 2> busy{};  // if the host updates everything, and if the device does
   for (const size_t all : {0, 1}) {
     PlanRequest one = request;
-    one.offload.device_share = static_cast<double>(all);
+    one.offload.device_share = static_cast<double>(all), one.offload.update_late = false;
     const Plan plan = emit_plan(one);
     for (const Action& action : plan.program("train").segments.back().actions)
       busy[all][static_cast<size_t>(action.queue)] += cost_of(plan, action, moving).seconds;

@@ -82,6 +82,7 @@ Offload make_offload(const Section& section, Registry& registry, bool discrete, 
     add(out, tier, section, registry);
   }
   out.update_on_host = section.string("update") != "device" && !idle.count(ENG_ROLE_STATE);
+  out.update_late = out.update_on_host && section.boolean("update_late");
   if (section.has("host_share")) out.device_share = 1 - section.number("host_share");
   if (section.has("ratio")) out.ratio = section.number("ratio");
   // Storage is reached through memory of the host, unless the device's own is that.
@@ -89,6 +90,17 @@ Offload make_offload(const Section& section, Registry& registry, bool discrete, 
   if (stores && (discrete || out.update_on_host))
     add(out, usual(registry, ENG_TIER_KIND, "through which states on storage reach the device"), section, registry);
   return out;
+}
+
+void check_late(const Offload& offload, bool observed, bool limited) {
+  const auto refuse = [](const char* why, const char* other) {
+    throw Error(Exit::usage, fmt::format("offload.update_late = true: {}", why),
+                fmt::format("remove offload.update_late, or {}", other));
+  };
+  if (!offload.update_late) return;
+  if (observed) refuse("observers are shown each update in its own step", "[[observers]]");
+  if (limited)
+    refuse("zero.live_limit cannot bound the leases of an update and of a forward together", "zero.live_limit");
 }
 
 Storage storage_of(const Offload& offload, const Section& section, Registry& registry) {

@@ -21,6 +21,9 @@ struct Storage {
   uint64_t total = 0;          // bytes for the ranks of a machine together; 0: unknown
   double read = 0, write = 0;  // bytes/s of these; 0: unknown
 };
+// Refuses offload.update_late beside observers, and with a limit of the bytes of leases.
+void check_late(const Offload& offload, bool observed, bool limited);
+
 Storage storage_of(const Offload& offload, const Section& section, Registry& registry);
 
 // The host memory that the tiers of a plan need beside their arenas.
@@ -39,6 +42,7 @@ struct HostUpdate {
   uint32_t threads = 0, of = 0;  // of each rank: those of the update, those of what the host computes; 0: unknown
   bool overlapped = false;       // the device computes meanwhile
   double device_share = 0;       // the part of what is on tiers that the device updates at the same time
+  bool late = false;             // beside the next step's first forward
 };
 // The host updates of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody
 // was asked.

@@ -292,6 +292,8 @@ static void make_tiers(Setup& s, const Asked& a, PlanRequest& request) {
   request.offload = s.offload = make_offload(a.section("offload"), a.registry, request.traits.discrete, idle);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory())
     s.host = host_kernels(a.registry, a.section("host"));
+  if (a.readable.job) request.offload.update_late = s.offload.update_late = false;
+  check_late(s.offload, !s.observers.objects.empty(), a.section("zero").has("live_limit"));
 }
 
 static std::function<uint64_t(const Call&)> workspace_of(const Setup& s, const Communicator* comm) {
@@ -360,7 +362,7 @@ static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   }
   // A described card's host is not this one.
   if (a.training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
-  if (s.host_update) s.host_update->device_share = s.offload.device_share;
+  if (s.host_update) s.host_update->device_share = s.offload.device_share, s.host_update->late = s.offload.update_late;
   cap_workspace(s);
   s.storage = storage_of(s.offload, a.section("offload"), a.registry);
   s.tiers = tiers_beside(s.plan, a.section("offload"), a.registry);

@@ -148,6 +148,7 @@ std::string host_update_text(const HostUpdate& u) {
                                 u.overlapped ? "while" : "in turn with what");
   if (u.device_share > 0)
     out += fmt::format("  update on device  {:.0f} % of what is on tiers, beside that\n", 100 * u.device_share);
+  if (u.late) out += "  update late       beside the next step's first forward; gradients stay until then\n";
   return out;
 }
 
@@ -325,6 +326,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
     out["update_on_host"] = Json::ordered({{"threads", u->of ? Json(u->threads) : Json()},
                                            {"host_threads", u->of ? Json(u->of) : Json()},
                                            {"beside_compute", u->overlapped},
+                                           {"late", u->late},
                                            {"device_share", u->device_share}});
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);

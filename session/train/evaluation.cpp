@@ -19,6 +19,7 @@ struct Evaluated {
 Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen, const char* program) {
   Evaluation out;
   const auto start = SteadyClock::now();
+  settle();
   if (setup_.plan.publishes_late) executor_.run("publish");
   Batch batch;
   const size_t n = std::max<size_t>(setup_.plan.terms.size(), 1);
@@ -56,6 +57,7 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
 Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
   Evaluation out;
   const auto start = SteadyClock::now();
+  settle();
   if (setup_.plan.publishes_late) executor_.run("publish");
   stage(batch);
   executor_.run(program);

@@ -66,6 +66,8 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   const Ranks& ranks = setup.plan.ranks;
   cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.data_rank(), ranks.data_size()};
   if (trains()) upload_table(train.integer("steps"));
+  const std::vector<float> nothing(ENG_S_COUNT, 0);
+  for (const View& scalars : setup.plan.left) executor_.upload(scalars, nothing.data());
 }
 
 // Uploads the numbers of all updates, so that a step needs no values from the host.
@@ -192,6 +194,10 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   executor_.run("publish");
 }
 
+void Trainer::settle() {
+  if (!std::exchange(settled_, true)) executor_.run(late_update);
+}
+
 Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
   Agreed all{batch.divisor(), batch.padding, stop, batch.parts};
   if (single_rank()) return all;
@@ -223,12 +229,14 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const bool counts_any = agreed.divisor > 0;
   executor_.host<float>(setup_.plan.inputs)[0] = counts_any ? 1.0f / static_cast<float>(agreed.divisor) : 0.0f;
   // Several ranks stop together, between steps.
+  settled_ = true;  // by the first micro-batch
   try {
     if (!executor_.run("train", single_rank() ? stop : nullptr)) return std::nullopt;
   } catch (const Error& e) {
     if (e.exit() != Exit::disk) throw;  // of a disk it is reported when it failed
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
   }
+  settled_ = setup_.plan.left.empty();
   const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
@@ -370,6 +378,7 @@ void Trainer::job_program(uint32_t k, const float* scalars, int64_t counter) {
 }
 
 void Trainer::logits(const Batch& batch) {
+  settle();
   if (setup_.plan.publishes_late) executor_.run("publish");
   stage(batch);
   executor_.run("logits");

@@ -121,7 +121,10 @@ class Trainer {
   // Program k, which finds these ENG_S_COUNT scalars, and `counter` where the updates are counted.
   void job_program(uint32_t k, const float* scalars, int64_t counter);
   // The weights that compute reads, from their masters: after somebody else wrote these.
-  void publish() { executor_.run("publish"); }
+  void publish() { settle(), executor_.run("publish"); }
+  // With offload.update_late: ends the update that the last step has left to the next one. Whatever reads or writes
+  // states does this first.
+  void settle();
   // See Executor.
   void record(ActionRecorder* recorder) { executor_.record(recorder); }
   // The first `batches` micro-batches of the validation split, of a mixture those of each source. `seen` is called with
@@ -136,8 +139,8 @@ class Trainer {
   std::optional<Saved> end_save(bool wait);  // the checkpoint that became complete, if any
 
   // Between programs: elements of this rank's part of a tensor. What it does not hold is left as it is.
-  Read reader() { return reader_of(setup_.plan, executor_); }
-  Fill fill() { return fill_of(setup_.plan, executor_); }
+  Read reader() { return settle(), reader_of(setup_.plan, executor_); }
+  Fill fill() { return settle(), fill_of(setup_.plan, executor_); }
   // Elements [first, first + n) of a tensor, which all ranks bring together if each holds a part.
   void gather(const TensorSpec& tensor, uint64_t first, uint64_t n, char* to);
   const Executor& executor() const { return executor_; }
@@ -187,6 +190,7 @@ class Trainer {
   Executor executor_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
+  bool settled_ = true;                      // nothing is left of the last step's update
   double loss_scale_ = 1;                    // of the last step
   uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
   double seconds_at_peak_;                   // of one device per token; 0: unknown

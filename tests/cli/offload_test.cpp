@@ -68,6 +68,33 @@ TEST_CASE("a run with states in host memory has the numbers of one without, and 
         engine(scratch, {"generate", "plain", "a", "--tokens", "8", "--seed", "3"}).out);
 }
 
+TEST_CASE("a run whose updates the next step makes has the numbers of one without, and each resumes the other",
+          "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args base = {"run",
+                     "config.toml",
+                     "precision.plugin=bf16",
+                     "train.accumulate=2",
+                     "train.eval_every=2",
+                     "checkpoint.every=3",
+                     "--out"},
+             late = {"offload.optimizer=host", "offload.update_late=true"};
+  REQUIRE(engine(scratch, plus(base, {"plain"})).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"late"}), late)).exit == 0);
+  CHECK(numbers(scratch / "late") == numbers(scratch / "plain"));
+  CHECK(engine(scratch, {"ckpt", "diff", "late", "plain"}).exit == 0);
+  // It ends after step 5 as if it were killed: what is left of it is the checkpoint of step 3.
+  REQUIRE(engine(scratch, plus(plus(base, {"other", "train.steps=5", "checkpoint.last=false"}), late)).exit == 0);
+  const Result on = engine(scratch, {"run", "other", "train.steps=8", "checkpoint.last=true"});
+  INFO(on.err);
+  REQUIRE(on.exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "other", "plain"}).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"back", "train.steps=4"}), late)).exit == 0);
+  REQUIRE(engine(scratch, {"run", "back", "train.steps=8", "offload.update_late=false"}).exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "back", "plain"}).exit == 0);
+}
+
 TEST_CASE("a run goes on with another ratio and other pieces, and a checkpoint does not tell them", "[cli]") {
   Scratch scratch;
   scratch.config();

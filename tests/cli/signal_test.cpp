@@ -77,6 +77,10 @@ const std::vector<Phase> phases = {
     {"start-up", "", {}},
     {"first step", "model llama", {"train.accumulate=60", "train.steps=2"}, 2},
     {"in the middle of accumulation", "step 1/", {"train.accumulate=60", "train.steps=3"}, 3},
+    {"in the middle of accumulation, the last update made by this step",
+     "step 1/",
+     {"train.accumulate=60", "train.steps=3", "offload.optimizer=host", "offload.update_late=true"},
+     3},
     {"evaluation", "step 2/", {"train.eval_every=2", "train.eval_batches=60"}},
     {"saving", "saved step-00000002", {"checkpoint.every=1"}},
 };

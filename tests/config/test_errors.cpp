@@ -112,6 +112,9 @@ TEST_CASE("sections") {
   CHECK_THAT(problems(with("[offload]\noptimizer = \"host\"\nhost_share = 0.5\n")),
              Contains("error[E0113]: `host_share` is given with `update` = \"host\"") &&
                  Contains("set offload.update = \"both\", or remove `host_share`"));
+  CHECK_THAT(problems(with("[offload]\nupdate_late = true\n")),
+             Contains("error[E0113]: `update_late` = true, but the device updates everything") &&
+                 Contains("set offload.update = \"host\" or \"both\", or remove `update_late`"));
   CHECK_THAT(problems(with("[recompute]\npolicy = \"full\"\nevery = 2\n")),
              Contains("error[E0113]: `every` and `policy` are both given") &&
                  Contains("give one of policy, every, blocks and budget"));

@@ -184,6 +184,7 @@ Result Training::run() {
           losses.push_back(rank->executor->host<float>(view)[l]);
     }
   }
+  if (!plan().left.empty()) all([](Rank& rank) { rank.executor->run(eng::late_update); });
   Result out = {{"losses", losses}, {"norms", norms}};
   for (size_t r = 0; r < ranks_.size(); ++r)
     for (const eng::Tensor& t : ranks_[r]->setup.plan.tensors) {

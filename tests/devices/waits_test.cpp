@@ -95,7 +95,8 @@ TEST_CASE("each wait that is left out is seen by the verifier, with states in ho
   std::map<eng::Queue, int> by_queue;  // waits that order bytes, of those who wait and of those that are awaited
   for (const char* offload :
        {"optimizer = 'host'\nactivations = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",
-        "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
+        "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n", "optimizer = 'host'\nupdate_late = true\n",
+        "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\nparameters = 'host'\nupdate_late = true\n",
         "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'drawer'\n"})
     for (const uint32_t ranks : {1u, 2u}) {
       On on;

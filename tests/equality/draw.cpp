@@ -212,7 +212,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
     fleet.upload(r, planned.plans[r].table, table.data());
   }
-  Random data(1234), borders(99);  // the same batches for every plan of a group
+  Random data(1234), borders(99), drains(schedule.seed);  // the same batches for every plan of a group
   std::vector<float> losses, norms, scales;
   for (int step = 0; step < g.steps; ++step) {
     const size_t n = static_cast<size_t>(g.accumulate * rows * length);
@@ -244,6 +244,8 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     const auto overflow = g.overflows.find(step);
     fleet.overflow(overflow == g.overflows.end() ? std::nullopt : std::optional(overflow->second));
     if (!run("train")) break;
+    const bool drain = step + 1 == g.steps || chance(drains, 0.4);
+    if (drain && !planned.plans[0].left.empty()) run(eng::late_update);
     for (uint32_t r = 0; r < world; ++r) {
       const eng::Plan& plan = planned.plans[r];
       const std::vector<float> mine = fleet.download<float>(r, plan.losses);

@@ -93,6 +93,18 @@ TEST_CASE("the verifier asks for every wait that matters") {
   CHECK(a.shown > a.tried / 2);
 }
 
+TEST_CASE("the verifier asks for every wait that matters where the next step makes the update", "[.slow]") {
+  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
+    Draw late{strategy, 98304, 1, true, 0};
+    late.offload = "optimizer = 'host'\ngradients = 'host'\nupdate_late = true\n";
+    const Deleted a = delete_waits({"llama", 2, 2, false}, late, 1, 8, 4);
+    CHECK(a.all > 30);
+    CHECK(a.found + a.harmless == a.all);
+    CHECK(a.found > a.all * 3 / 4);
+    CHECK(a.shown > a.tried / 2);
+  }
+}
+
 TEST_CASE("the verifier asks for every wait that matters in many plans", "[.slow]") {
   Random random(77);
   int all = 0, found = 0;

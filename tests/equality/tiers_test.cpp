@@ -47,6 +47,15 @@ const char* const offloads[] = {
     "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.7\nratio = 0.7\ngradients = 'host'\n",
     "optimizer = 'drawer'\nupdate = 'both'\nhost_share = 0.4\nparameters = 'host'\n",
 };
+// Updates that the next step makes.
+const char* const late[] = {
+    "optimizer = 'host'\nupdate_late = true\n",
+    "optimizer = 'host'\ngradients = 'host'\nupdate_late = true\n",
+    "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\nupdate_late = true\n",
+    "optimizer = 'host'\nratio = 0.5\nparameters = 'host'\nupdate_late = true\n",
+    "optimizer = 'drawer'\ngradients = 'drawer'\nactivations = 'host'\nupdate_late = true\n",
+    "optimizer = 'host'\nmaster = 'none'\nparameters = 'drawer'\nupdate_late = true\n",
+};
 // With a ratio, which the pieces of a unit share.
 const char* const split[] = {
     "optimizer = 'host'\n",
@@ -126,6 +135,22 @@ void same_for_shares(const Group& g, size_t shift) {
   }
 }
 
+// Each with every strategy; what the last step has left is done now and then.
+void same_for_late(const Group& g, size_t shift, size_t strategies) {
+  const Result first = train(g, plan(g, {}), {1, false});
+  REQUIRE(first.complaint == "");
+  for (size_t k = 0; k < std::size(late); ++k)
+    for (size_t s = 0; s < (g.world == 1 ? 1 : strategies); ++s) {
+      Draw d;
+      d.offload = late[k];
+      d.strategy = g.world == 1 ? "none" : every_strategy[(k + s + shift) % 5];
+      d.bucket = k % 2 ? uint64_t{64} << 20 : 1;
+      d.prefetch = static_cast<int64_t>((k + s) % 3), d.recompute = recomputes[(k + shift) % 3];
+      INFO(describe(g) << "; " << describe(d));
+      CHECK(difference(first, train(g, plan(g, d), {shift + k, k % 2 == 0})) == "");
+    }
+}
+
 Group group(const char* model, const char* precision, uint32_t world, const char* optimizer = nullptr) {
   Group g;
   g.model = model, g.precision = precision, g.world = world, g.accumulate = 2;
@@ -154,6 +179,34 @@ TEST_CASE("any ratio gives the same bits") {
   same_for_ratios(group("llama", "fp32", 2), 0);
   same_for_ratios(group("opt", "bf16", 1), 3);
   same_for_ratios(group("llama-tied", "bf16_sr", 2), 6);
+}
+
+TEST_CASE("an update that the next step makes gives the same bits") {
+  same_for_late(group("llama", "fp32", 2), 0, 1);
+  same_for_late(group("llama-tied", "bf16_sr", 1), 1, 1);
+}
+
+TEST_CASE("an update that the next step makes gives the same bits, with all strategies, clipped, skipped or neither",
+          "[.slow]") {
+  for (const double clip : {0.0, 0.5})
+    for (const char* format : {"fp32", "bf16", "bf16_sr", "fp16\ninitial_scale_power = 30"})
+      for (const uint32_t world : {1u, 2u}) {
+        Group g = group(world == 1 ? "opt" : "llama-tied", format, world);
+        g.grad_clip = clip, g.accumulate = world;
+        same_for_late(g, world, 5);
+      }
+  Group skips = group("llama", "fp16", 2);
+  skips.overflows[1] = {1, 1};
+  same_for_late(skips, 0, 5);
+  same_for_late(group("odd-tied", "half-bf16", 3), 1, 5);
+  same_for_late(group("llama", "bf16", 2, "plugin = 'muon'\nlearning_rate = 1e-2\n"), 2, 5);
+  same_for_late(group("mamba", "bf16", 2, "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n"), 0, 5);
+  Group frozen = group("llama", "bf16", 2);
+  frozen.freeze = "'model.layers.0.*'";
+  same_for_late(frozen, 1, 5);
+  Group once = group("llama", "bf16", 2);
+  once.reduce_per_step = true;
+  same_for_late(once, 3, 5);
 }
 
 TEST_CASE("any share of the host in the update gives the same bits") {
