@@ -35,8 +35,9 @@ Id Homes::part_of(int32_t role, size_t u) const {
 void Homes::choose_kept() {
   double due = 0, visiting = 0;  // elements that stay, and that the device updates
   for (size_t u = 0; u < units(); ++u) {
-    due += (1 - r_.offload.ratio) * static_cast<double>(unit(u).count);
     uint64_t& kept = kept_.emplace_back(0);
+    if (frozen(u)) continue;
+    due += (1 - r_.offload.ratio) * static_cast<double>(unit(u).count);
     for (const Range& piece : pieces(u, rule(u).whole)) {
       const auto n = static_cast<double>(piece.count);
       if (kept == piece.first && due >= n / 2)
@@ -48,7 +49,8 @@ void Homes::choose_kept() {
 }
 
 uint32_t Homes::place(int32_t role, size_t u, uint64_t first) const {
-  const auto it = r_.offload.roles.find(role);
+  // Frozen weights are kept once: a master that the policy wants beside the weight lives with it.
+  const auto it = r_.offload.roles.find(role == ENG_ROLE_MASTER && frozen(u) ? ENG_ROLE_WEIGHT : role);
   if (it == r_.offload.roles.end()) return 0;
   if ((role == ENG_ROLE_STATE || role == ENG_ROLE_MASTER) && first < kept_[u]) return 0;
   const auto& tiers = r_.offload.tiers;
@@ -56,10 +58,11 @@ uint32_t Homes::place(int32_t role, size_t u, uint64_t first) const {
   return plan_.first_tier + static_cast<uint32_t>(tier - tiers.begin());
 }
 
-// Equal homes are one memory, and a part lies inside of a whole: the weight, if it is given, is its own master.
+// Equal homes are one memory, and a part lies inside of a whole: the weight, if it is given, is its own master. That of
+// a frozen weight, which is given, has its part.
 Home Homes::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u, uint32_t per,
                        const Home* weight) {
-  const Id kept = part_of(role, u);
+  const Id kept = weight && weight->part && frozen(u) ? weight->part : part_of(role, u);
   const uint64_t all = unit(u).count, cut = place(role, u) == place(role, u, all - 1) ? all : kept_[u];
   const int32_t packed = eng_packed_bytes(dtype) ? dtype : 0;
   const auto make = [&](uint64_t first, uint64_t n) -> Home {
@@ -80,14 +83,16 @@ Home Homes::persistent(const std::string& what, Line line, int32_t role, int32_t
 void Homes::make_homes(size_t u) {
   const eng_unit view = unit_view(u);
   const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
-  const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
+  const int32_t weight = dtype(ENG_ROLE_WEIGHT), wide = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
+  // Without an update the weight is all there is, if whoever fills it may round it as the policy does.
+  const bool only = (!r_.train || frozen(u)) && (r_.precision.table.flags & ENG_AXIS_CASTS);
+  const int32_t master = only ? weight : wide;
+  initial.push_back(eng_packed_bytes(wide) ? ENG_F32 : r_.train ? wide : master);
   partial_.push_back(dtype(ENG_ROLE_PARTIAL));
   const Line line = model_.params[unit(u).params[0]].flags & of_reference ? Line::reference : Line::weights;
   this->weight.push_back(persistent("weight", line, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
-  // Without training the weight is all there is, if whoever fills it may round it as the policy does.
-  const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
-  this->master.push_back(only ? w : persistent("master", line, ENG_ROLE_MASTER, master, u, 1, &w));
+  this->master.push_back(only && !r_.train ? w : persistent("master", line, ENG_ROLE_MASTER, master, u, 1, &w));
   if (!r_.train) return;
   if (frozen(u)) {
     this->grad.emplace_back();

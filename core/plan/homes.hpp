@@ -56,8 +56,9 @@ class Homes : public Units {
   // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
   uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
 
-  std::vector<Home> weight, master, grad;        // per unit
-  std::vector<std::vector<Home>> optimizer;      // per state of the optimizer and unit; absent where it has none
+  std::vector<Home> weight, master, grad;    // per unit
+  std::vector<int32_t> initial;              // per unit: the type in which values are made that its home then rounds
+  std::vector<std::vector<Home>> optimizer;  // per state of the optimizer and unit; absent where it has none
   std::vector<std::map<uint32_t, View>> shaped;  // per state of the optimizer: those of parameters that are whole
 
  private:

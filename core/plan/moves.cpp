@@ -99,8 +99,11 @@ View Moves::gather(Leases& leases, const std::string& what, Line line, int32_t r
   const auto way = route(plan_, home.where(), {0, 0, whole.desc.dtype});
   const auto pieces = homes_.pieces(u, !home.part && !crosses(way, Axis::place));
   emit_.label(Phase::gather, homes_.unit(u).name);
+  // Beside the computation, which would else wait for the copy from a tier before it needs what is decoded.
+  const Queue before = emit_.on(home.place && r_.traits.queues ? Queue::h2d : Queue::compute);
   for (size_t k = 0; k < pieces.size(); ++k)
     carry(way, role, u, k, homes_.view(home, pieces[k]), home.where(), slice(whole, pieces[k].first, pieces[k].count));
+  emit_.on(before);
   return whole;
 }
 

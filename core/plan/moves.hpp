@@ -34,8 +34,8 @@ class Moves {
   void accumulate(size_t u, const View& fresh, const View& own, bool store) {
     add(u, route(plan_, {0, 0, fresh.desc.dtype}, {0, 0, own.desc.dtype}), fresh, {own}, store);
   }
-  // Packs f32 values of unit u.
-  void pack(size_t u, const View& from, const View& to) { move(r_.precision, ENG_ROLE_WEIGHT, u, 0, from, 0, to, 0); }
+  // Packs or rounds initial values of unit u.
+  void narrow(size_t u, const View& from, const View& to) { move(r_.precision, ENG_ROLE_WEIGHT, u, 0, from, 0, to, 0); }
   // A collective over all ranks. Returns `to`, or a new value if `to` is absent.
   View collective(const char* id, const View& from, const View& to);
   // Puts the actions that `emit` emits on the communication queue, beside the computation, if ranks take part in them.

@@ -82,7 +82,7 @@ class Planner {
     const size_t turns = r_.overlap && demand.fits(limit, 2) ? 2 : 1;
     if (training && (each() || homes_.place(ENG_ROLE_GRAD, 0))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
     leases.pace(ENG_ROLE_WEIGHT, {most});
-    if (!demand.leases_weights()) return nullptr;
+    if (!most) return nullptr;
     std::vector<uint64_t> room;
     for (uint64_t gradients : demand.gradients(turns)) room.push_back(std::min(most, limit - gradients));
     auto prefetch = std::make_unique<Prefetch>(leases, demand, room, r_.prefetch, [this, &leases](size_t u) {
@@ -127,22 +127,22 @@ class Planner {
     emit_.begin_whole("init");
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
-      const Parameter& parameter = model_.params[p];
-      const Home& home = homes_.master[homes_.unit_of(p)];
+      const size_t u = homes_.unit_of(p);
+      const Home& home = homes_.master[u];
+      const bool narrow = home.view.desc.dtype != homes_.initial[u];
       for (const HeldRange& held : homes_.ranges(home, p))
-        for (const HeldRange& range : through_memory(held, home)) {
-          Attrs attrs = parameter.init;
-          attrs.list.push_back({"seed", r_.seed, 0});
-          attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
-          attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
+        for (const HeldRange& range : through_memory(held, home, narrow)) {
+          Attrs attrs = model_.params[p].init;
+          attrs.list.insert(attrs.list.end(),
+                            {{"seed", r_.seed, 0}, {"stream", p, 0}, {"first", static_cast<int64_t>(range.first), 0}});
           const bool stored = plan_.in_storage(range.view);
           const uint32_t place = plan_.memory_of(plan_.buffer(range.view.buffer).arena);
           const View at = stored ? emit_.passing("initial values", Line::update, range.view.desc, place) : range.view;
-          const uint64_t rest = (chunk - range.count % chunk) % chunk;  // of the last chunk
-          const eng_desc whole = flat(ENG_F32, range.count + rest);
-          const View made = home.packed ? emit_.passing("initial values", Line::update, whole, place) : at;
-          emit_.action(op(parameter.init_op), {}, {slice(made, 0, range.count)}, std::move(attrs));
-          if (home.packed) emit_.zero(slice(made, range.count, rest)), moves_.pack(homes_.unit_of(p), made, at);
+          const uint64_t rest = home.packed ? (chunk - range.count % chunk) % chunk : 0;  // of the last chunk
+          const eng_desc whole = flat(homes_.initial[u], range.count + rest);
+          const View made = narrow ? emit_.passing("initial values", Line::update, whole, place) : at;
+          emit_.action(op(model_.params[p].init_op), {}, {slice(made, 0, range.count)}, std::move(attrs));
+          if (narrow) emit_.zero(slice(made, range.count, rest)), moves_.narrow(u, made, at);
           if (stored) emit_.copy(at, range.view);
         }
     }
@@ -152,11 +152,11 @@ class Planner {
     for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
   }
 
-  // Ranges in storage, and those that are packed, are made piece by piece.
-  std::vector<HeldRange> through_memory(const HeldRange& held, const Home& home) const {
-    if (!plan_.in_storage(held.view) && !home.packed) return {held};
+  // Ranges in storage, and those that are packed or rounded, are made piece by piece.
+  std::vector<HeldRange> through_memory(const HeldRange& held, const Home& home, bool narrow) const {
     std::vector<HeldRange> out;
-    const uint64_t most = std::max(r_.bucket / sizeof(float) / chunk, uint64_t{1}) * chunk;
+    const bool cut = narrow || plan_.in_storage(held.view);
+    const uint64_t most = cut ? std::max(r_.bucket / sizeof(float) / chunk, uint64_t{1}) * chunk : held.count;
     for (uint64_t first = 0; first < held.count; first += most) {
       const uint64_t n = std::min(most, held.count - first);
       out.push_back({{held.first + first, n}, slice(held.view, home.values(first), home.values(n))});

@@ -33,10 +33,6 @@ Demand::Demand(const Model& model, const Homes& homes, const BlockEmitter& block
   }
 }
 
-bool Demand::leases_weights() const {
-  return std::any_of(weights_.begin(), weights_.end(), [](const auto& units) { return !units.empty(); });
-}
-
 uint64_t Demand::weight_bytes(size_t from, size_t to) const {
   std::set<size_t> all;
   for (size_t k = from; k <= to && k < passes(); ++k) all.insert(weights_[k].begin(), weights_[k].end());
@@ -76,9 +72,8 @@ size_t Demand::next_use(size_t unit, size_t from) const {
 // Ends the leases that are used farthest in the future, but none that passes [from, to] need, until `bytes` more have
 // room in all of these passes.
 bool Prefetch::make_room(uint64_t bytes, size_t from, size_t to) {
-  const auto begin = room_.begin() + static_cast<std::ptrdiff_t>(from),
-             end = begin + static_cast<std::ptrdiff_t>(to - from + 1);
-  const uint64_t room = *std::min_element(begin, end);
+  const auto begin = room_.begin() + static_cast<std::ptrdiff_t>(from);
+  const uint64_t room = *std::min_element(begin, begin + static_cast<std::ptrdiff_t>(to - from + 1));
   while (held_ + bytes > room) {
     auto farthest = live_.end();
     for (auto it = live_.begin(); it != live_.end(); ++it)

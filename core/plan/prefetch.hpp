@@ -19,7 +19,6 @@ class Demand {
   const std::set<size_t>& weights(size_t k) const { return weights_[k]; }
   // The first pass from `from` on that reads the weights of unit u from a lease; passes() if there is none.
   size_t next_use(size_t u, size_t from) const;
-  bool leases_weights() const;
   // The bytes of a weight or a gradient of unit u in the type that the model computes with.
   uint64_t bytes(size_t u) const { return bytes_[u]; }
   // The bytes of the weights of passes [from, to] together.

@@ -239,11 +239,32 @@ std::map<std::string, std::string> parse_weights_index(const std::string& text, 
   return out;
 }
 
-void load_tensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
-                  const Fill& fill) {
+static Arrangement arranged_for(const std::vector<TensorShare>& parameters, const Pretrained& pretrained,
+                                const fs::path& directory) {
   std::vector<TensorShape> model;
   for (const TensorShare& p : parameters) model.push_back({p.name, p.shape, p.optional});
-  const Arrangement arranged = arrange(model, pretrained, directory.string());
+  return arrange(model, pretrained, directory.string());
+}
+
+std::map<std::string, int32_t> types_in_files(const fs::path& directory, const Pretrained& pretrained,
+                                              const std::vector<TensorShare>& parameters) {
+  const Arrangement arranged = arranged_for(parameters, pretrained, directory);
+  StoredTensors source(directory, pretrained, arranged.files);
+  const std::vector<const Stored*> found = source.match(arranged.files);
+  std::map<std::string, int32_t> out;
+  for (size_t k = 0; k < parameters.size(); ++k)
+    for (const auto& part : arranged.from_files[k].parts) {
+      if (!found[part.source]) continue;
+      const int32_t type = found[part.source]->tensor->dtype;
+      const auto [known, first] = out.emplace(parameters[k].name, type);
+      if (!first && dtype_size(type) > dtype_size(known->second)) known->second = type;
+    }
+  return out;
+}
+
+void load_tensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
+                  const Fill& fill) {
+  const Arrangement arranged = arranged_for(parameters, pretrained, directory);
   StoredTensors source(directory, pretrained, arranged.files);
   const std::vector<const Stored*> found = source.match(arranged.files);
   for (const Arranged& made : arranged.from_files) source.judge_parts(made, arranged.files, found);

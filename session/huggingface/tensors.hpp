@@ -15,6 +15,11 @@ namespace eng {
 void load_tensors(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill);
 
+// The type that each of the given parameters has in such a directory, of one that is joined of several the widest. One
+// that is missing there is left out.
+std::map<std::string, int32_t> types_in_files(const std::filesystem::path& directory, const Pretrained& pretrained,
+                                              const std::vector<TensorShare>& parameters);
+
 // An index: tensor -> file in the same directory. Throws Error(Exit::checkpoint).
 std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where);
 

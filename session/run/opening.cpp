@@ -88,11 +88,19 @@ void Opening::start() {
   trainer->set_reference(std::move(reference), std::move(hash));
   if (resumes) {
     trainer->load(*place.from);
+    if (member_.first())
+      if (std::string text = rounding_note(*place.from, pretrained_table(config, registry), parameters(setup.plan));
+          !text.empty())
+        tell({std::move(text)});
   } else {
     const std::filesystem::path weights = weights_source(config);
     WeightsProgress progress;
-    if (member_.first()) progress = [&](uint64_t done, uint64_t all) { listener_.reading(weights, done, all); };
-    trainer->initialise(weights_of(weights, config, registry, progress));
+    std::function<void(const std::string&)> note;
+    if (member_.first()) {
+      progress = [&](uint64_t done, uint64_t all) { listener_.reading(weights, done, all); };
+      note = [&](const std::string& text) { listener_.note(text); };
+    }
+    trainer->initialise(weights_of(weights, config, registry, progress, note));
   }
   release_freed_memory();  // of reading a checkpoint
 }

@@ -7,6 +7,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/config/schemas.hpp"
 #include "session/config/source.hpp"
+#include "session/dtypes.hpp"
 #include "session/file.hpp"
 #include "session/huggingface/adapter.hpp"
 #include "session/huggingface/config_json.hpp"
@@ -152,6 +153,27 @@ void load_weights(const fs::path& directory, const Pretrained& pretrained, const
     peers.agree([&] { return load_tensors(directory, pretrained, parameters, use), ""; });
 }
 
+std::string rounding_note(const fs::path& place, const Pretrained& pretrained,
+                          const std::vector<TensorShare>& parameters) {
+  std::map<std::string, int32_t> stored;
+  if (weights_kind(place) != WeightsKind::checkpoint)
+    stored = types_in_files(place, pretrained, parameters);
+  else
+    for (const ManifestTensor& t : read_manifest(place).tensors)
+      if (t.role == kParameterRole) stored[t.name] = t.dtype;
+  std::map<std::pair<int32_t, int32_t>, size_t> rounded;
+  for (const TensorShare& p : parameters)
+    if (const auto at = stored.find(p.name); at != stored.end() && at->second != p.dtype && p.dtype != ENG_F32)
+      ++rounded[{at->second, p.dtype}];
+  std::string out;
+  for (const auto& [types, n] : rounded)
+    out += fmt::format("{}{} tensors are {} there and {} here", out.empty() ? "" : ", ", n,
+                       dtype_safetensors(types.first), dtype_safetensors(types.second));
+  if (out.empty()) return "";
+  return fmt::format("{}: {}: their values are rounded to nearest, once; checkpoints and exports have the rounded ones",
+                     place.string(), out);
+}
+
 void check_weights(const Config& config, const Registry& registry, const Setup& setup) {
   if (const fs::path source = weights_source(config); !source.empty())
     load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
@@ -263,13 +285,16 @@ const Pretrained& pretrained_table(const Config& config, const Registry& registr
 }
 
 Weights weights_of(const fs::path& directory, const Config& config, const Registry& registry,
-                   const WeightsProgress& progress) {
+                   const WeightsProgress& progress, const std::function<void(const std::string&)>& note) {
   if (directory.empty()) return {};
   // A run that was trained further has its own paths.
   const fs::path adapter = directory == weights_source(config) ? adapter_source(config) : fs::path();
-  return [directory, adapter, &config, &table = pretrained_table(config, registry), progress](
+  return [directory, adapter, &config, &table = pretrained_table(config, registry), progress, note](
              const auto& parameters, const Fill& fill, const Peers& peers) {
-    load_weights(find_weights(directory, peers), table, parameters, fill, progress, peers);
+    const fs::path place = find_weights(directory, peers);
+    load_weights(place, table, parameters, fill, progress, peers);
+    if (note)
+      if (const std::string text = rounding_note(place, table, parameters); !text.empty()) note(text);
     if (!adapter.empty()) peers.agree([&] { return load_adapter(adapter, config, parameters, fill), ""; });
   };
 }

@@ -30,6 +30,10 @@ using WeightsProgress = std::function<void(uint64_t done, uint64_t all)>;
 void load_weights(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill, const WeightsProgress& progress = {},
                   const Peers& peers = {});
+// A note if some of the given parameters are kept in a type that cannot hold all values of the one that they have in a
+// Hugging Face directory or a checkpoint; "" if there are none. Reads headers only.
+std::string rounding_note(const std::filesystem::path& place, const Pretrained& pretrained,
+                          const std::vector<TensorShare>& parameters);
 // Reads the headers of the files that [model] from names, if any, and refuses tensors that do not fit before memory is
 // allocated. Throws Error(Exit::checkpoint).
 void check_weights(const Config& config, const Registry& registry, const Setup& setup);
@@ -59,9 +63,9 @@ void compare_models(const std::filesystem::path& source, const Config& config, c
 // That of the configured model plugin.
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);
 
-// For Trainer::initialise; none for "". If `directory` is [model] from, also the paths of [model] adapter. Borrows the
-// configuration and the registry.
+// For Trainer::initialise; none for "". If `directory` is [model] from, also the paths of [model] adapter. `note` gets
+// a rounding_note, if there is one. Borrows the configuration and the registry.
 Weights weights_of(const std::filesystem::path& directory, const Config& config, const Registry& registry,
-                   const WeightsProgress& progress = {});
+                   const WeightsProgress& progress = {}, const std::function<void(const std::string&)>& note = {});
 
 }  // namespace eng

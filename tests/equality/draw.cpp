@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +12,7 @@
 #include "engine/ops.h"
 #include "engine/packed.h"
 #include "plugins.hpp"
+#include "session/checkpoint/convert.hpp"
 #include "together.hpp"
 
 namespace equality {
@@ -85,11 +85,12 @@ std::vector<float> unpacked(const Fleet& fleet, size_t rank, const eng::HeldRang
   return out;
 }
 
-// The elements of a tensor, f32, bf16 or u8.
+// The elements of a tensor, f32, bf16, f16 or u8.
 std::vector<float> numbers(const Fleet& fleet, size_t rank, const eng::View& view) {
-  if (view.desc.dtype == ENG_BF16) {
-    std::vector<float> out;
-    for (uint16_t x : fleet.download<uint16_t>(rank, view)) out.push_back(std::bit_cast<float>(uint32_t{x} << 16));
+  if (view.desc.dtype == ENG_BF16 || view.desc.dtype == ENG_F16) {
+    const std::vector<uint16_t> stored = fleet.download<uint16_t>(rank, view);
+    std::vector<float> out(stored.size());
+    eng::convert(view.desc.dtype, stored.data(), ENG_F32, out.data(), out.size());
     return out;
   }
   if (view.desc.dtype != ENG_U8) return fleet.download<float>(rank, view);

@@ -50,9 +50,13 @@ Grid grid_of(const Config& config, Registry& registry, const Target& target, uin
   const bool free = std::none_of(offload.settings().begin(), offload.settings().end(), [](const auto& s) {
     return s.second.given && is_engine_key("offload", s.first);  // options of tiers say what there is
   });
-  for (const Offer& tier : free ? tiers_given(registry, offload) : Offers{})
-    if (!tier.discrete || !target.host_memory())
-      for (const auto& keys : offloads) grid.offloads.push_back({tier, keys});
+  // Beside adapters nearly all that a card holds are frozen weights, which have neither states nor gradients.
+  const bool adapts = !config.section("transforms").as<Tables>("list").empty();
+  for (const Offer& tier : free ? tiers_given(registry, offload) : Offers{}) {
+    if (tier.discrete && target.host_memory()) continue;
+    if (adapts) grid.offloads.push_back({tier, {"parameters"}});
+    for (const auto& keys : offloads) grid.offloads.push_back({tier, keys});
+  }
   grid.keeps = {{}};
   if (!by_policy || policy != "none") grid.keeps.push_back({Kind::none});
   for (const double share : shares) grid.keeps.push_back({Kind::budget, share});
