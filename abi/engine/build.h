@@ -126,7 +126,10 @@ typedef struct eng_build_api {
    * The gradient of a value with a weight is made by the ops' own rules, from eng.loss_seed/1; that of
    * eng.cross_entropy/1 is fused (engine/ops.h). What a value is made of may come from earlier blocks, as inputs.
    * If a model calls it, the output of its last block must be one of the terms: that of eng.cross_entropy/1, if the
-   * model is to generate text. If a model never calls it, the loss is the output of its last block.
+   * model is to generate text. The result of `loss` is one already; if nobody has named it, it gets the name
+   * cross_entropy, or `loss` with a plugin of [loss], when the first other one is named. In a reference model, of which
+   * only the head's result is wanted, terms are left out. If a model never calls it, the loss is the output of its last
+   * block.
    *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
   eng_status (*term)(eng_build *, eng_id value, const char *name, double weight, eng_error *);
   /* Asks whether `batch` may ask for this field: *out becomes 1 or 0. All templates of a trace get the same answers.

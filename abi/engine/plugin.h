@@ -73,7 +73,8 @@
  *                 tensor of the files holds several of the model, one after the other along `axis` of the files,
  *                 join = [{ from = ["h.*.gate", "h.*.up"], to = "h.*.gate_up", axis = 0 }, ...]: one of the model is
  *                 made of several tensors of the files, of equal shapes. `*` stands for one part of a name between
- *                 dots. `axis` is 0 if it is left out.
+ *                 dots. `axis` is 0 if it is left out. `#` in `from` stands for 0, 1, ...: the tensors of `from` make
+ *                 one entry of the model's tensor along its first dimension.
  *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: the supported values, if config.json has the key
  *   [provides.pretrained.write]  PATH = value: constants for export, which take precedence over the options;
  *                 PATH = { product = ["KEY", ...] }: the product of options, as a whole number, if they do not give it

@@ -53,11 +53,8 @@ Id Tracing::batch(const std::string& name) {
   }
   const auto index = static_cast<uint32_t>(field - read.begin());
   Id& id = batches_[index];
-  if (!id) {
-    const eng_desc desc = make_desc(field->dtype, {model_.micro_batch, model_.sequence_length});
-    id = block_.graph.add({SymbolKind::batch, desc, index});
-  }
-  return id;
+  const eng_desc desc = make_desc(field->dtype, {model_.micro_batch, model_.sequence_length});
+  return id ? id : id = block_.graph.add({SymbolKind::batch, desc, index});
 }
 
 bool Tracing::offers(const std::string& name) {
@@ -79,6 +76,9 @@ void Tracing::term(Id value, std::string name, double weight, uint32_t per) {
     throw fault("term `{}` of the loss: {}", printable(name, longest), why);
   };
   if (!last_) refuse("only the last block may name terms");
+  if (loss_ && shape(loss_).ndim != 1) return;  // all that is wanted of a reference is what its head gives
+  if (const Id out = std::exchange(loss_, 0); out && out != value)
+    term(out, how_.loss.name.empty() ? "cross_entropy" : "loss", 1.0, ENG_PER_LABEL);
   if (name.empty() || name.size() > longest ||
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") != std::string::npos)
     refuse(fmt::format("a name has 1 to {} characters a-z, 0-9, _ and dot", longest));
@@ -100,7 +100,7 @@ Id Tracing::loss(Id hidden, Id weight) {
     const Id labels = batch("labels");
     const Id out = eng_language_loss(this, hidden, weight, labels, eng_offered(this, "loss_weights"), loss.z_loss);
     if (status != ENG_OK) throw Error(exit, error, help);
-    return out;
+    return loss_ = block_.terms.empty() ? out : 0, out;
   }
   const eng_desc h = shape(hidden), w = shape(weight);
   if (h.ndim != 3 || w.ndim != 2 || h.dims[2] != w.dims[1])
@@ -113,7 +113,7 @@ Id Tracing::loss(Id hidden, Id weight) {
   sink.check(result, Exit::usage, where);
   if (!out || out > block_.graph.size())
     throw Error(Exit::environment, where + ": its output is no value of the block");
-  return out;
+  return loss_ = block_.terms.empty() ? out : 0, out;
 }
 
 std::vector<Id> Tracing::emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) {

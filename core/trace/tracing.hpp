@@ -58,6 +58,7 @@ class Tracing : public Builder {
  private:
   [[noreturn]] void refuse_field(const std::string& name) const;
   bool last_, asked_loss_ = false;
+  Id loss_ = 0;                     // the result of `loss` if nobody has named it
   std::map<uint32_t, Id> batches_;  // by field
 };
 

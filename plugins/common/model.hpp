@@ -141,10 +141,17 @@ inline void block(eng_build* b, const std::string& name, uint32_t tmpl, const st
   b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
 }
 
-// The inputs of a block of a template; every block has one output.
+// The inputs of a block of a template.
 struct Signature {
   uint32_t params, inputs;
 };
+
+inline std::vector<eng_id> listed(eng_id output) {
+  return {output};
+}
+inline std::vector<eng_id> listed(std::vector<eng_id> outputs) {
+  return outputs;
+}
 
 // The table of a model class M, which has
 //   static constexpr const char* name;
@@ -152,7 +159,7 @@ struct Signature {
 //   eng_model_info describe() const;
 //   void declare(eng_build*) const;
 //   std::vector<Signature> templates() const;
-//   eng_id trace(eng_build*, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
+//   eng_id trace(eng_build*, uint32_t tmpl, const eng_id* params, const eng_id* in) const;   // one output, or a vector
 template <class M>
 struct Boundary {
   static eng_status create(const eng_options* options, void** self, eng_error* error) {
@@ -180,10 +187,10 @@ struct Boundary {
         invalid(of + " template " + std::to_string(tmpl) + " takes " + std::to_string(all[tmpl].params) +
                 " parameters and " + std::to_string(all[tmpl].inputs) + " inputs, not " + std::to_string(n_params) +
                 " and " + std::to_string(n_in));
-      if (cap < 1) throw Failure{ENG_OUT_OF_RANGE, of + " blocks have one output; the host has no room for it"};
-      const eng_id result = m.trace(b, tmpl, params, in);
+      const std::vector<eng_id> made = listed(m.trace(b, tmpl, params, in));
+      if (cap < made.size()) throw Failure{ENG_OUT_OF_RANGE, "the host has no room for the outputs of " + of};
       const eng_status status = b->api->status(b, error);
-      if (status == ENG_OK) out[0] = result, *n_out = 1;
+      if (status == ENG_OK) *n_out = static_cast<uint32_t>(std::copy(made.begin(), made.end(), out) - out);
       return status;
     });
   }

@@ -87,7 +87,7 @@ class Arranger {
     const Regroup* rule;
     std::vector<size_t> members;     // of the model
     std::vector<std::string> files;  // their names
-    const char* key() const { return rule->files.size() == 1 ? "split" : "join"; }
+    const char* key() const { return rule->files.size() == 1 && !rule->numbered ? "split" : "join"; }
   };
 
   [[noreturn]] void refuse_rule(const std::string& key, const std::string& problem) const {
@@ -104,6 +104,7 @@ class Arranger {
         const auto texts = texts_at_stars(pattern, model_[k].name);
         if (!texts || (group_[k] && group_[k]->rule == &rule)) continue;
         auto group = std::make_shared<Group>(Group{&rule, {}, expanded(rule.files, *texts)});
+        if (rule.numbered) group->files = numbered(group->files, model_[k]);
         for (const std::string& name : expanded(rule.model, *texts)) {
           const auto there = number_.find(name);
           if (there == number_.end())
@@ -123,6 +124,18 @@ class Arranger {
   static std::vector<std::string> quoted(std::vector<std::string> names) {
     for (std::string& name : names) name = "`" + name + "`";
     return names;
+  }
+
+  // The names of the files of all entries of a tensor, in their order.
+  std::vector<std::string> numbered(const std::vector<std::string>& of_one, const TensorShape& tensor) const {
+    const auto n = static_cast<int64_t>(of_one.size());
+    if (tensor.shape.size() < 2 || tensor.shape[0] < 1 || tensor.shape[1] % n != 0)
+      refuse_rule("join", fmt::format("`{}` is {}: an entry along its first dimension is not made of {} equal tensors",
+                                      tensor.name, shape_text(tensor.shape), n));
+    std::vector<std::string> out;
+    for (int64_t e = 0; e < tensor.shape[0]; ++e)
+      for (std::string name : of_one) out.push_back(name.replace(name.find('#'), 1, std::to_string(e)));
+    return out;
   }
 
   // True if the files have the transposed tensor.
@@ -158,7 +171,13 @@ class Arranger {
 
   // One tensor of the files holds all members, or one member all tensors of the files. `axis` is one of the files.
   void add(const Group& group) {
-    const TensorShape& first = model_[group.members.front()];
+    TensorShape first = model_[group.members.front()];
+    // The entries of a numbered group are rows of a tensor with one dimension less.
+    const auto flat = [&](std::vector<int64_t> shape) {
+      if (group.rule->numbered) shape[1] *= shape[0], shape.erase(shape.begin());
+      return shape;
+    };
+    first.shape = flat(first.shape);
     const size_t dims = first.shape.size(), axis = size_t(group.rule->axis);
     if (axis >= dims)
       refuse_rule(group.key(), fmt::format("`{}` is {}: it has no axis {}", first.name, shape_text(first.shape), axis));
@@ -167,10 +186,13 @@ class Arranger {
       if (transposed(name, dims) != turn)
         refuse_rule("transpose", fmt::format("`{}` and `{}` are joined, and only one of them is transposed",
                                              group.files.front(), name));
+    if (turn && group.rule->numbered)
+      refuse_rule("transpose",
+                  fmt::format("`{}` is one of numbered tensors, which are not transposed", group.files[0]));
     const size_t model_axis = turn ? 1 - axis : axis;
     uint64_t all = 0;
     for (const size_t k : group.members) {
-      const std::vector<int64_t>& shape = model_[k].shape;
+      const std::vector<int64_t> shape = flat(model_[k].shape);
       bool fits = shape.size() == dims;
       for (size_t d = 0; fits && d < dims; ++d) fits = d == model_axis || shape[d] == first.shape[d];
       if (!fits)
@@ -190,9 +212,10 @@ class Arranger {
       Arranged whole{stored, axis, turn, {}};
       uint64_t at = 0;
       for (const size_t k : group.members) {
-        const uint64_t length = uint64_t(model_[k].shape[model_axis]);
+        const std::vector<int64_t> shape = flat(model_[k].shape);
+        const uint64_t length = uint64_t(shape[model_axis]);
         whole.parts.push_back({k, at, length, 0, length});
-        out_.from_files[k] = {model_[k].shape, model_axis, turn, {{files, 0, length, at, all}}};
+        out_.from_files[k] = {shape, model_axis, turn, {{files, 0, length, at, all}}};
         at += length;
       }
       add_file(group.files.front(), std::move(whole));

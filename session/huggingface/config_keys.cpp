@@ -145,9 +145,7 @@ const char* difference_of(const std::string& model_type) {
   static constexpr std::pair<const char*, const char*> families[] = {
       {"ministral3", "it is Mistral with queries that are scaled by their positions"},
       {"qwen2_moe", "it is Qwen2 with experts"},
-      {"qwen3_moe", "it is Qwen3 with experts"},
       {"gemma", "it is LLaMA with scaled embeddings and other norms"},
-      {"mixtral", "it is LLaMA with experts"},
       {"granitemoe", "it is Granite with experts"},
       {"olmo", "it is LLaMA with other norms"},
       {"olmo3", "it is OLMo 2 with windows of attention"},

@@ -70,10 +70,10 @@ void check_patterns(const std::vector<std::string>& patterns, const std::string&
   for (const std::string& pattern : patterns) {
     size_t stars = 0;
     for (size_t k = 0; k < pattern.size(); ++k) {
-      if (pattern[k] != '*') continue;
+      if (pattern[k] != '*' && pattern[k] != '#') continue;
       need((k == 0 || pattern[k - 1] == '.') && (k + 1 == pattern.size() || pattern[k + 1] == '.'),
-           "{}: in '{}', `*` must stand for a whole part of the name, between dots", where, pattern);
-      ++stars;
+           "{}: in '{}', `{}` must stand for a whole part of the name, between dots", where, pattern, pattern[k]);
+      stars += pattern[k] == '*';
     }
     need(!pattern.empty(), "{}: a name is empty", where);
     numbers.insert(stars);
@@ -93,7 +93,15 @@ void read_regroup(const toml::node* list, bool split, const std::string& where, 
     std::vector<std::string> all = made.files;
     all.insert(all.end(), made.model.begin(), made.model.end());
     check_patterns(all, entry);
-    need(all.size() > 2, "{}: '{}' must have at least two names", entry, split ? "to" : "from");
+    size_t numbers = 0, numbered = 0;
+    for (const std::string& name : all) {
+      const auto n = static_cast<size_t>(std::count(name.begin(), name.end(), '#'));
+      numbers += n, numbered += n == 1 && name != all.back();
+    }
+    made.numbered = numbers > 0;
+    need(!numbers || (!split && numbered == numbers && numbers == made.files.size() && made.axis == 0),
+         "{}: `#` is for 'join' with axis 0, once in each name of 'from'", entry);
+    need(all.size() > 2 || numbers, "{}: '{}' must have at least two names", entry, split ? "to" : "from");
     need(std::set(all.begin(), all.end()).size() == all.size(), "{}: a name is given twice", entry);
     out.push_back(std::move(made));
   }

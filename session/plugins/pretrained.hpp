@@ -15,10 +15,12 @@ namespace eng {
 struct GgufModel;  // session/plugins/gguf.hpp
 
 // Tensors of the files beside those of the model: one of the files holds several of the model, or the reverse. Of each,
-// the names as patterns, one of which is alone.
+// the names as patterns, one of which is alone. With `#` in the names of the files, `files` stand for one entry of a
+// model's tensor along its first dimension, and `#` for the number of that entry.
 struct Regroup {
   std::vector<std::string> files, model;
   int64_t axis = 0;  // along which they lie one after the other, in the files
+  bool numbered = false;
 };
 
 // [provides.pretrained] of a model plugin (engine/plugin.h): how its options are spelled in a Hugging Face config.json.

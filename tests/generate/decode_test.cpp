@@ -27,7 +27,7 @@ Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     PluginSearch search;
     for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "mamba/mamba",
-                             "precision/precision", "optim/optim", "data/data"})
+                             "moe/moe", "precision/precision", "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return find_plugins(search);
@@ -49,6 +49,15 @@ const std::map<std::string, const char*> models = {
     {"internlm2", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
     {"mistral", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
     {"ministral", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"mixtral",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nintermediate_size = 20\nnum_local_experts = 4\n"
+     "initializer_range = 0.2\n"},
+    {"qwen3_moe",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nmoe_intermediate_size = 12\nnum_experts = 8\n"
+     "num_experts_per_tok = 3\ninitializer_range = 0.2\n"},
+    {"olmoe",
+     "num_attention_heads = 4\nintermediate_size = 12\nnum_experts = 5\nnum_experts_per_tok = 2\n"
+     "initializer_range = 0.2\n"},
     {"gemma2", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 8\ninitializer_range = 0.2\n"},
     {"gemma3", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 8\ninitializer_range = 0.2\n"},
 };
@@ -217,7 +226,10 @@ TEST_CASE("families: logits one position at a time are those of the whole forwar
        "'sliding_attention']"},
       {"gemma2",
        "sliding_window = 9\nquery_pre_attn_scalar = 8\nattn_logit_softcapping = 2.0\nfinal_logit_softcapping = 3.0"},
-      {"gemma3", "sliding_window = 9\nsliding_window_pattern = 2\nquery_pre_attn_scalar = 8"}};
+      {"gemma3", "sliding_window = 9\nsliding_window_pattern = 2\nquery_pre_attn_scalar = 8"},
+      {"mixtral", ""},
+      {"qwen3_moe", "output_router_logits = true"},
+      {"olmoe", "norm_topk_prob = true"}};
   for (const auto& [name, options] : families) {
     INFO(name);
     Sequence sequence(options, "cpu", name);

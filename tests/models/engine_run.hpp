@@ -9,6 +9,7 @@
 
 #include "core/execute/executor.hpp"
 #include "core/program/program.hpp"
+#include "core/trace/op.hpp"
 #include "engine/ops.h"
 #include "golden.hpp"
 #include "session/config/schemas.hpp"
@@ -22,8 +23,8 @@ constexpr double limit = 1e-4;  // max|a-b| / max|b| per tensor
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "optim/optim",
-                             "optim/muon", "precision/precision", "data/data"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "moe/moe", "opt/opt",
+                             "optim/optim", "optim/muon", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);
@@ -55,15 +56,20 @@ struct Setup {
                                       config.section("precision"))),
         optimizer(eng::make_optimizer("adamw", registry().table<eng_optimizer>(ENG_OPTIMIZER_KIND, "adamw"),
                                       config.section("optimizer"))),
-        model(eng::trace_model(model_name, registry().table<eng_model>(ENG_MODEL_KIND, model_name),
-                               config.section("model"), config.section("train").integer("micro_batch"),
-                               config.section("train").integer("sequence_length"), ENG_F32)) {
+        model(make_model(config, model_name)) {
     eng::PlanRequest request{model, precision, update ? &optimizer : nullptr, device_name, {}};
     request.workspace = [this](const eng::Call& call) { return kernels.workspace(call); };
     request.steps = config.section("train").integer("steps");
     request.grad_clip = config.section("train").number("grad_clip");
     request.logits = true;
     plan = eng::make_plan(request);
+  }
+  static eng::Model make_model(const eng::Config& config, const std::string& name) {
+    const auto table = registry().table<eng_model>(ENG_MODEL_KIND, name);
+    eng::load_ops(registry());
+    const eng::Section& train = config.section("train");
+    return eng::trace_model(name, table, config.section("model"), train.integer("micro_batch"),
+                            train.integer("sequence_length"), ENG_F32);
   }
   eng::Kernels kernels;
   eng::Precision precision;

@@ -35,6 +35,7 @@ TEST_CASE("the shipped plugins whose test takes longer pass it", "[plugin_test][
   passes("precision/precision");
   passes("optim/adamw8bit");
   passes("mamba/mamba", {}, {"it fills parameters"});
+  passes("moe/moe");
   passes("mpi/mpi", {}, {"they are collectives"});
 }
 

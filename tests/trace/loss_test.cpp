@@ -71,6 +71,29 @@ TEST_CASE("the loss of a run without a plugin is the fused cross-entropy") {
   CHECK(running.first_difference(1e-12) == T);
 }
 
+TEST_CASE("a model's own term beside the loss of the run: that is a term, too") {
+  const Head head = [](eng_build* b, eng_id hidden, eng_id weight) {
+    const eng_id loss = eng_head_loss(b, hidden, weight), labels = batch(b, "labels");
+    b->api->term(b, eng_cross_entropy(b, eng_scale(b, hidden, 0.5), weight, labels), "mine", 0.25, nullptr);
+    return loss;
+  };
+  const auto names = [](const Checked& checked) {
+    std::string out;
+    for (const auto& term : checked.plan().terms) out += term.name + " ";
+    return out;
+  };
+  const Trained given(head), two(two_terms);
+  Checked a(given, B, T, V, 2), c(two, B, T, V, 2);
+  CHECK(names(a) == "cross_entropy mine ");
+  CHECK(a.gradients() == c.gradients());
+  CHECK(a.results() == c.results());
+  Trained plugin(head);
+  plugin.loss = loss_of(by_hand);
+  CHECK(names(Checked(plugin, B, T, V)) == "loss mine ");
+  plugin.loss = loss_of(two_terms);
+  CHECK(names(Checked(plugin, B, T, V)) == "plain flat mine ");
+}
+
 TEST_CASE("loss.z_loss is the z loss that a model makes itself") {
   Trained given,
       own([](eng_build*b, eng_id x, eng_id w) { return eng_language_loss(b, x, w, batch(b, "labels"), 0, 0.125); });

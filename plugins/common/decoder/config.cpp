@@ -173,8 +173,8 @@ void read_rope(const Reader& in, Config& c, double share) {
   }
 }
 
-Config read_relative(const Reader& in, double share, int64_t head_dim, int64_t kv_heads) {
-  Config c = read_sizes(in, "intermediate_size");
+Config read_relative(const Reader& in, double share, int64_t head_dim, int64_t kv_heads, const char* ffn) {
+  Config c = read_sizes(in, ffn);
   read_grouped_heads(in, c, head_dim, kv_heads);
   c.act = in.activation("hidden_act");
   read_rms_norm(in, c);

@@ -102,8 +102,9 @@ void read_window(const model::Reader& in, Config& c, int64_t window = 0, bool by
 void read_init(const model::Reader& in, Config& c);
 
 // All that LLaMA's relatives have in common: the above, hidden_act, LLaMA's names of the norms, and a gated
-// feed-forward layer. `share`: see read_rope; `head_dim`, `kv_heads`: see read_grouped_heads.
-Config read_relative(const model::Reader& in, double share = 1.0, int64_t head_dim = 0, int64_t kv_heads = 0);
+// feed-forward layer. `share`: see read_rope; `head_dim`, `kv_heads`: see read_grouped_heads; `ffn`: see read_sizes.
+Config read_relative(const model::Reader& in, double share = 1.0, int64_t head_dim = 0, int64_t kv_heads = 0,
+                     const char* ffn = "intermediate_size");
 // LLaMA's names of the maps.
 void name_maps(Config& c, bool qkv_bias, bool o_bias, bool mlp_bias);
 

@@ -152,6 +152,7 @@ void Model::declare(eng_build* b) const {
       if (const char* name = c_.maps[m].name)
         params.push_back(model::matrix(b, prefix + name + ".weight", sizes[m].rows, sizes[m].columns,
                                        m == o || m == down ? c_.init_out_std : std));
+    declare_own(b, prefix, params);
     for (size_t m = 0; m < map_count; ++m)
       if (c_.maps[m].bias) params.push_back(model::vector(b, prefix + c_.maps[m].name + ".bias", sizes[m].rows, 0.0));
     const double one = c_.plus_one ? 0.0 : 1.0;
@@ -224,6 +225,7 @@ Model::Layer Model::take_layer(const eng_id* params) const {
   Layer out;
   for (size_t m = 0; m < map_count; ++m)
     if (c_.maps[m].name) out.w[m] = *params++;
+  out.own = params, params += own_count();
   for (size_t m = 0; m < map_count; ++m)
     if (c_.maps[m].bias) out.bias[m] = *params++;
   if (c_.query_norm) out.query_norm = *params++;
@@ -262,7 +264,7 @@ eng_id Model::attention(eng_build* b, const Layer& l, eng_id x, const Fields& fi
 }
 
 // The summand of the feed-forward layer, from x (B, T, H).
-eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x) const {
+eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x, eng_id*) const {
   eng_id inner = 0;  // (B, T, F)
   if (c_.gated()) {
     const eng_id above = linear(b, l, up, x);
@@ -275,7 +277,7 @@ eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x) const {
   return scaled(b, eng_dropout(b, linear(b, l, down, inner), c_.dropout), c_.residual_scale);  // (B, T, H)
 }
 
-eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed) const {
+eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed, eng_id* beside) const {
   const Layer l = take_layer(params);
   Fields fields;
   if (windowed) {
@@ -294,13 +296,13 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, b
   if (c_.norms == Norms::behind_sublayer) {
     const eng_id attended = attention(b, l, h, fields);
     h1 = eng_add(b, norm(b, l.attention_norm, attended), h);
-    const eng_id y = feed_forward(b, l, h1);
+    const eng_id y = feed_forward(b, l, h1, beside);
     return eng_add(b, norm(b, l.ffn_norm, y), h1);
   }
   if (c_.norms == Norms::around) {
     const eng_id attended = attention(b, l, norm(b, l.attention_norm, h), fields);
     const eng_id n2 = add_norm(b, l.ffn_norm, norm(b, l.behind_attention_norm, attended), h, &h1);
-    const eng_id y = feed_forward(b, l, n2);
+    const eng_id y = feed_forward(b, l, n2, beside);
     return eng_add(b, norm(b, l.behind_ffn_norm, y), h1);
   }
   const bool before = c_.norms == Norms::before;
@@ -308,11 +310,11 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, b
   const eng_id attended = attention(b, l, n1, fields);
   if (c_.parallel) {
     const eng_id n2 = norm(b, l.ffn_norm, h);
-    const eng_id y = feed_forward(b, l, n2);
+    const eng_id y = feed_forward(b, l, n2, beside);
     return eng_add(b, eng_add(b, y, attended), h);
   }
   const eng_id n2 = add_norm(b, before ? l.ffn_norm : l.attention_norm, attended, h, &h1);
-  const eng_id y = feed_forward(b, l, n2);
+  const eng_id y = feed_forward(b, l, n2, beside);
   return before ? eng_add(b, y, h1) : add_norm(b, l.ffn_norm, y, n2, &sum);
 }
 
@@ -334,18 +336,18 @@ std::vector<model::Signature> Model::templates() const {
   for (const Map& m : c_.maps) maps += (m.name ? 1u : 0u) + (m.bias ? 1u : 0u);
   const uint32_t head_norms = (c_.query_norm ? 1u : 0u) + (c_.key_norm ? 1u : 0u);
   const uint32_t norms = 2 + (c_.behind_attention_norm ? 1u : 0u) + (c_.behind_ffn_norm ? 1u : 0u);
-  const model::Signature layer = {maps + head_norms + norms * norm_params(), 1};
+  const model::Signature layer = {maps + own_count() + head_norms + norms * norm_params(), 1};
   std::vector<model::Signature> out = {
       {1 + table + projection, 0}, layer, {1 + projection + (c_.final_norm ? norm_params() : 0), 1}};
   if (!c_.turns.empty() || c_.window > 0) out.push_back(layer);  // second_template
   return out;
 }
 
-eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
+eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in, eng_id* beside) const {
   if (tmpl == model::embed_template) return embed(b, params);
   if (tmpl == model::head_template) return head(b, params, in[0]);
   const bool second = tmpl == second_template;
-  return layer(b, params, in[0], c_.rotary() && (!second || c_.turns.empty()), second && c_.window > 0);
+  return layer(b, params, in[0], c_.rotary() && (!second || c_.turns.empty()), second && c_.window > 0, beside);
 }
 
 }  // namespace decoder

@@ -7,6 +7,7 @@
 // model::interface_of<Llama, ...> makes the tables of the families of a file.
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,18 +20,22 @@ namespace decoder {
 class Model {
  public:
   explicit Model(Config config) : c_(std::move(config)) {}
+  virtual ~Model() = default;
   eng_model_info describe() const;
   void declare(eng_build* b) const;
   std::vector<model::Signature> templates() const;
   // The output of template `tmpl`.
-  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
+  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
+    return trace(b, tmpl, params, in, nullptr);
+  }
 
- private:
+ protected:
   struct Norm {
     eng_id weight = 0, bias = 0;
   };
   struct Layer {
     std::array<eng_id, map_count> w{}, bias{};
+    const eng_id* own = nullptr;  // those of declare_own
     eng_id query_norm = 0, key_norm = 0;
     Norm attention_norm, behind_attention_norm, ffn_norm, behind_ffn_norm;
   };
@@ -57,12 +62,18 @@ class Model {
   eng_id linear(eng_build* b, const Layer& l, size_t map, eng_id x) const {
     return eng_linear(b, x, l.w[map], l.bias[map]);
   }
+  // A family with another feed-forward layer than Config describes names none of its maps and declares the parameters
+  // of its own, matrices, of which there are own_count. `beside`: a second result of feed_forward, or nullptr.
+  virtual uint32_t own_count() const { return 0; }
+  virtual void declare_own(eng_build*, const std::string&, std::vector<eng_id>&) const {}
+  virtual eng_id feed_forward(eng_build* b, const Layer& l, eng_id x, eng_id* beside) const;
+
   Layer take_layer(const eng_id* params) const;
   eng_id attention(eng_build* b, const Layer& l, eng_id x, const Fields& fields) const;
-  eng_id feed_forward(eng_build* b, const Layer& l, eng_id x) const;
 
+  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in, eng_id* beside) const;
   eng_id embed(eng_build* b, const eng_id* params) const;
-  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed) const;
+  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed, eng_id* beside) const;
   eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
 
   Config c_;

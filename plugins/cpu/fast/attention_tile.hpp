@@ -14,8 +14,8 @@
 #pragma once
 
 #include "../../common/segments.hpp"
+#include "../../common/simd/tile.hpp"
 #include "isa.hpp"
-#include "simd.hpp"
 #include "softmax_tile.hpp"
 
 namespace cpu::CPU_ISA {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled once per instruction set, with that set's compiler flags and CPU_ISA = avx512, avx2 or portable.
+#include "../../common/simd/gemm_tile.hpp"
 #include "attention_tile.hpp"
-#include "gemm_tile.hpp"
 #include "isa.hpp"
 #include "softmax_tile.hpp"
 

@@ -2,10 +2,12 @@
 // Products of bf16 with AVX-512 BF16, whose instruction multiplies 16 pairs of neighbouring elements along the depth
 // and adds both products to an f32 sum. It reads and gives subnormal numbers as zeros, and rounds once per pair.
 //
-// Packed as in gemm_tile.hpp, with a pair in the place of a float: a depth of n is packed into (n + 1) / 2 steps.
+// Packed as in common/simd/gemm_tile.hpp, with a pair in the place of a float: a depth of n is packed into (n + 1) / 2
+// steps.
 #pragma once
 
-#include "gemm_tile.hpp"
+#include "../../common/simd/gemm_tile.hpp"
+#include "isa.hpp"
 
 namespace cpu::CPU_ISA {
 namespace {

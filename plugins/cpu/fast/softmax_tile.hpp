@@ -2,8 +2,8 @@
 // One row of logits: its loss, and its gradient in place; a cap of the logits.
 #pragma once
 
+#include "../../common/simd/tile.hpp"
 #include "isa.hpp"
-#include "simd.hpp"
 
 namespace cpu::CPU_ISA {
 namespace {

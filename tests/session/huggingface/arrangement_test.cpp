@@ -139,6 +139,38 @@ TEST_CASE("arrangement: the files' tensors are made of the model's, and the mode
   }
 }
 
+TEST_CASE("arrangement: numbered tensors of the files are the entries of one of the model") {
+  const std::vector<TensorShape> model = {
+      {"l.0.e.both", {3, 4, 2}}, {"l.0.e.down", {3, 2, 5}}, {"l.1.e.both", {1, 4, 2}}, {"l.1.e.down", {1, 2, 5}}};
+  Pretrained p;
+  p.regroup = {{{"l.*.e.#.gate", "l.*.e.#.up"}, {"l.*.e.both"}, 0, true}, {{"l.*.e.#.down"}, {"l.*.e.down"}, 0, true}};
+  const Arrangement a = arrange(model, p, "dir");
+  std::vector<std::string> names;
+  for (const TensorShape& t : a.files) names.push_back(fmt::format("{} {}", t.name, fmt::join(t.shape, "x")));
+  CHECK(names == std::vector<std::string>{"l.0.e.0.gate 2x2", "l.0.e.0.up 2x2", "l.0.e.1.gate 2x2", "l.0.e.1.up 2x2",
+                                          "l.0.e.2.gate 2x2", "l.0.e.2.up 2x2", "l.0.e.0.down 2x5", "l.0.e.1.down 2x5",
+                                          "l.0.e.2.down 2x5", "l.1.e.0.gate 2x2", "l.1.e.0.up 2x2",
+                                          "l.1.e.0.down 2x5"});
+  const auto values = numbered(model);
+  const auto files = gathered(a.from_model, values, 1000);
+  CHECK(file(a, files, "l.0.e.1.up") == Values(values[0].begin() + 12, values[0].begin() + 16));
+  CHECK(file(a, files, "l.0.e.2.down") == Values(values[1].begin() + 20, values[1].end()));
+  for (const uint64_t tile : {1, 3, 7, 1000}) {
+    INFO(tile);
+    CHECK(gathered(a.from_model, values, tile) == files);
+    CHECK(gathered(a.from_files, files, tile) == values);
+  }
+  p.transpose = {"l.*.e.1.up"};
+  CHECK_THAT(refused(model, p), Contains("only one of them is transposed"));
+  p.transpose = {"l.*.e.*.gate", "l.*.e.*.up"};
+  CHECK_THAT(refused(model, p), Contains("`l.0.e.0.gate` is one of numbered tensors, which are not transposed"));
+  p.transpose = {};
+  p.regroup[0].files.push_back("l.*.e.#.third");
+  CHECK_THAT(refused(model, p),
+             Contains("`join` in the description of the model's plugin: `l.0.e.both` is [3, 4, 2]: an "
+                      "entry along its first dimension is not made of 3 equal tensors"));
+}
+
 TEST_CASE("arrangement: each rank reads its ranges of a directory, in its own element type") {
   const test::Scratch scratch;
   const Arrangement a = arrange(model(), description(), "dir");

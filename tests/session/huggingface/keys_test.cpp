@@ -21,7 +21,7 @@ namespace {
 Registry& models() {
   static const auto all = [] {
     PluginSearch search;
-    for (const char* name : {"llama", "decoders", "opt", "mamba"})
+    for (const char* name : {"llama", "decoders", "moe", "opt", "mamba"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + name + "/" + name + ".eng.so");
     search.environment = false;
     return find_plugins(search);
@@ -77,8 +77,9 @@ bool is_neutral(const std::string& key) {
                      [&](const NeutralKey& one) { return key == one.path; });
 }
 
-const std::vector<std::string> families = {"llama", "mistral", "ministral", "internlm3", "qwen2", "qwen3", "olmo2",
-                                           "phi3",  "smollm3", "granite",   "gpt_neox",  "opt",   "mamba"};
+const std::vector<std::string> families = {"llama", "mistral", "ministral", "internlm3", "qwen2",    "qwen3",
+                                           "olmo2", "phi3",    "smollm3",   "granite",   "gpt_neox", "opt",
+                                           "mamba", "mixtral", "qwen3_moe", "olmoe"};
 
 }  // namespace
 
@@ -328,7 +329,7 @@ TEST_CASE("config.json: a family that computes the same is read with its own def
              Contains("`architectures`"));
   for (const auto& [family, part] : {std::pair("gemma", "scaled embeddings"),
                                      {"mamba2", "another model than Mamba-1"},
-                                     {"mixtral", "experts"},
+                                     {"granitemoe", "experts"},
                                      {"olmo3", "windows of attention"}}) {
     std::string help;
     try {

@@ -281,7 +281,7 @@ tied = [['a', 'b'], ['c', 'd']]
 ignore_tensors = ['.inv_freq']
 transpose = ['h.*.qkv.weight']
 split = [{ from = 'h.*.qkv.weight', to = ['h.*.q', 'h.*.k', 'h.*.v'], axis = 1 }]
-join = [{ from = ['h.*.gate', 'h.*.up'], to = 'h.*.both' }]
+join = [{ from = ['h.*.gate', 'h.*.up'], to = 'h.*.both' }, { from = ['h.*.#.down'], to = 'h.*.all' }]
 [provides.pretrained.fixed]
 dropout = 0.0
 layers = [[], 'x', true]
@@ -308,13 +308,16 @@ inner = { product = ['expand', 'width'] }
   CHECK(p.rename == eng::Pretrained::Pairs{{"decoder.", "model.decoder."}});
   CHECK(p.tied.size() == 2);
   CHECK(p.transpose == Texts{"h.*.qkv.weight"});
-  REQUIRE(p.regroup.size() == 2);
+  REQUIRE(p.regroup.size() == 3);
   CHECK(p.regroup[0].files == Texts{"h.*.qkv.weight"});
   CHECK(p.regroup[0].model == Texts{"h.*.q", "h.*.k", "h.*.v"});
   CHECK(p.regroup[0].axis == 1);
   CHECK(p.regroup[1].files == Texts{"h.*.gate", "h.*.up"});
   CHECK(p.regroup[1].model == Texts{"h.*.both"});
   CHECK(p.regroup[1].axis == 0);
+  CHECK_FALSE(p.regroup[1].numbered);
+  CHECK(p.regroup[2].files == Texts{"h.*.#.down"});
+  CHECK(p.regroup[2].numbered);
   CHECK(p.fixed.at("dropout") == Texts{"0.0"});
   CHECK(p.fixed.at("layers") == Texts{"[]", "\"x\"", "true"});
   CHECK(p.fixed.at("ssm_cfg.layer") == Texts{"\"Mamba1\""});
@@ -342,6 +345,13 @@ inner = { product = ['expand', 'width'] }
   CHECK_THAT(odd("split = [{ from = 'a', to = ['b', 'b'] }]"), Contains("a name is given twice"));
   CHECK_THAT(odd("split = [{ from = 'a.*', to = ['b.*', 'c'] }]"), Contains("the same number of `*`"));
   CHECK_THAT(odd("split = [{ to = ['b', 'c'] }]"), Contains("'from' is missing"));
+  for (const char* numbers :
+       {"from = ['a.#', 'b'], to = 'c'", "from = ['a.#'], to = 'c.#'", "from = ['a.#.#'], to = 'c'",
+        "from = ['a', 'b'], to = 'c.#'", "from = ['a.#'], to = 'c', axis = 1"})
+    CHECK_THAT(odd("join = [{ " + std::string(numbers) + " }]"),
+               Contains("`#` is for 'join' with axis 0, once in each"));
+  CHECK_THAT(odd("split = [{ from = 'a.#', to = ['b', 'c'] }]"), Contains("`#` is for 'join'"));
+  CHECK_THAT(odd("join = [{ from = ['a.b#'], to = 'c' }]"), Contains("in 'a.b#', `#` must stand for a whole part"));
   CHECK_THAT(odd("join = [{ from = ['a'], to = 'b' }]"), Contains("'from' must have at least two names"));
   CHECK_THAT(odd("join = [{ from = ['a', 'b'], to = ['c', 'd'] }]"), Contains("'to' must be"));
   CHECK_THAT(bad("model_type = 'a'\nfixed = 3\n"), Contains("'fixed' must be a table"));

@@ -5,8 +5,8 @@
 #pragma once
 
 #define SIMD_PORTABLE_FOUR
-#include "../../common/simd/half.hpp"
-#include "../../common/simd/tanh.hpp"
+#include "half.hpp"
+#include "tanh.hpp"
 
 #ifdef __clang__
 #define CPU_UNROLL _Pragma("clang loop unroll(full)")

@@ -9,8 +9,8 @@
 // row of each, so both are read from start to end.
 #pragma once
 
-#include "isa.hpp"
-#include "simd.hpp"
+#include "gemm_block.hpp"
+#include "tile.hpp"
 
 namespace cpu::CPU_ISA {
 namespace {
