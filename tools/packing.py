@@ -12,6 +12,7 @@ SYSTEM = re.compile(r"(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|g
 # missing.
 OPTIONAL = {"libmpi.so": "openmpi-bin", "libsentencepiece.so": "libsentencepiece0", "libcairo.so": "libcairo2",
             "libfreetype.so": "libfreetype6",
+            "libarrow": None, "libparquet": None,
             "libcuda": None, "libcudart": None, "libcublas": None, "libcublasLt": None, "libcudnn": None, "libnccl": None}
 # The version of gcc whose libstdc++ was the first with these symbols. Debian's package libstdc++6 has gcc's version.
 GLIBCXX = {21: "5", 22: "6", 23: "7", 24: "7.2", 25: "8", 26: "9", 27: "9.2", 28: "9.3", 29: "11", 30: "12", 31: "13",

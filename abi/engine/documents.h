@@ -88,7 +88,8 @@ typedef struct eng_documents {
   uint32_t minor;
   /* The options are those of [data]: the format's own, and those of the source. Of the source's, a format may read
    * `field` (the column that holds the text), `errors` ("stop" or "replace") and `missing` ("stop" or "skip"), of which
-   * docs/data.md says what they mean. It must not read others.
+   * docs/data.md says what they mean. A source need not have them all. It must not read others. An empty `field`: the
+   * source wants rows, and each document is a whole row, as an object of JSON.
    *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */
   eng_status (*create)(const eng_options *, void **self, eng_error *);
   /* Call: [setup & created]; no `read` is running  since 1.0 */

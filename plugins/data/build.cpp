@@ -30,7 +30,7 @@ Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& wa
   for (const std::string& path : request.files) {
     InputFile file(path);
     const TextFormat format = text_format(file, request.reading);
-    hash.add_field(format.is_lines() ? "json lines" : "text");
+    hash.add_field(format.key(path));
     if (!format.is_ours()) hash.add_field(std::string("by ") + format.by_plugin.identity);
     hash.add_field(format.packed == Packed::gzip ? ".gz" : format.packed == Packed::zstd ? ".zst" : "");
     if (format.mark > 0) hash.add_field("without its mark");

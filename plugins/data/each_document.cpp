@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a file by its format, ours or that of another plugin.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <optional>
 
@@ -116,6 +117,46 @@ class Exchange {
   bool open_ = false;  // inside of a document
 };
 
+// The options of a format whose documents are to be whole rows: those of [data], with the field "".
+class RowOptions {
+ public:
+  explicit RowOptions(const eng_options& inner) : inner_(inner) {}
+  RowOptions(const RowOptions&) = delete;
+  RowOptions& operator=(const RowOptions&) = delete;
+  const eng_options* table() const { return &table_; }
+
+ private:
+  static const eng_options* of(const eng_options* self) { return &static_cast<const RowOptions*>(self->data)->inner_; }
+
+  const eng_options& inner_;
+  const eng_options table_ = {sizeof(eng_options),
+                              0,
+                              this,
+                              [](const eng_options* me, const char* key, int32_t* out, eng_error* e) {
+                                return of(me)->get_bool(of(me), key, out, e);
+                              },
+                              [](const eng_options* me, const char* key, int64_t* out, eng_error* e) {
+                                return of(me)->get_int(of(me), key, out, e);
+                              },
+                              [](const eng_options* me, const char* key, double* out, eng_error* e) {
+                                return of(me)->get_float(of(me), key, out, e);
+                              },
+                              [](const eng_options* me, const char* key, const char** out, eng_error* e) -> eng_status {
+                                if (std::strcmp(key, "field") != 0) return of(me)->get_string(of(me), key, out, e);
+                                *out = "";
+                                return ENG_OK;
+                              },
+                              [](const eng_options* me, const char* key, uint32_t* out, eng_error* e) {
+                                return of(me)->get_count(of(me), key, out, e);
+                              },
+                              [](const eng_options* me, const char* key, uint32_t index, double* out, eng_error* e) {
+                                return of(me)->get_float_at(of(me), key, index, out, e);
+                              },
+                              [](const eng_options* me, const char* key, uint32_t index, const char** out,
+                                 eng_error* e) { return of(me)->get_string_at(of(me), key, index, out, e); },
+                              [](const eng_options* me, const char* key) { return of(me)->is_set(of(me), key); }};
+};
+
 const eng_formats* formats_of_host() {
   if (!host || !host->get_extension) return nullptr;
   return static_cast<const eng_formats*>(host->get_extension(host, ENG_FORMATS_EXTENSION));
@@ -140,8 +181,10 @@ void each_document(const InputFile& file, const Reading& reading, const TextForm
   eng_documents_seen more{};
   more.struct_size = sizeof(more);
   Said said;
-  eng_status status =
-      table.create(format.is_ours() ? reading.options : format.by_plugin.options, &object.self, &said.sink);
+  const eng_options* options = format.is_ours() ? reading.options : format.by_plugin.options;
+  std::optional<RowOptions> of_rows;
+  if (reading.rows && options) options = of_rows.emplace(*options).table();
+  eng_status status = table.create(options, &object.self, &said.sink);
   if (status == ENG_OK) {
     object.made = true;
     status = table.read(object.self, &in, &out, &more, &said.sink);
@@ -158,8 +201,8 @@ eng_format plugin_format(const std::string& name) {
   const eng_formats* all = formats_of_host();
   const eng_status status = all ? all->find(all, name.c_str(), &found, &said.sink) : ENG_NOT_FOUND;
   if (status != ENG_OK)
-    throw Failure(status, "[data] format = \"" + name +
-                              "\": " + (all ? said.text : "there are auto, text, jsonl and bytes, and no plugin's"));
+    throw Failure(status, "[data] format = \"" + name + "\": " +
+                              (all ? said.text : "there are auto, text, jsonl, json, csv and bytes, and no plugin's"));
   return found;
 }
 

@@ -14,6 +14,7 @@
 
 #include "failure.hpp"
 #include "hub.hpp"
+#include "saved_set.hpp"
 #include "script.hpp"
 
 namespace text_data {
@@ -96,6 +97,7 @@ std::vector<std::string> expand(const std::string& base_dir, const std::string& 
   struct stat status {};
   if (stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) {
+      if (const std::vector<std::string> files = saved_set(path.string()); !files.empty()) return files;
       throw Failure(ENG_INVALID, "[data] " + key + ": " + path.string() +
                                      " is a folder: to use the files in it write '" +
                                      (fs::path(pattern) / "**/*").lexically_normal().string() +

@@ -243,15 +243,28 @@ void JsonlReader::finish() {
 
 void JsonlReader::line(std::string_view text) {
   ++line_;
-  if (blank(text)) return;
+  if (!blank(text)) parse(text);
+}
+
+void JsonlReader::row(std::string_view text, uint64_t line, uint64_t column) {
+  line_ = line, column_ = column - 1, unit_ = "row";
+  parse(text);
+}
+
+void JsonlReader::parse(std::string_view text) {
   FieldHandler first(options_.field, path_), second(options_.field, path_);
   if (json::sax_parse(text.begin(), text.end(), &first)) return take(first);
   const std::string better = repaired(text);
   const bool repairs = json::sax_parse(better.begin(), better.end(), &second);
-  if (!repairs || !options_.replace)
-    throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(first.column) +
+  if (!repairs || !options_.replace) {
+    const std::string_view before = text.substr(0, first.column > 0 ? first.column - 1 : 0);
+    const std::size_t end = before.rfind('\n');  // only in an array, whose rows may have several lines
+    const auto more = static_cast<uint64_t>(std::count(before.begin(), before.end(), '\n'));
+    const uint64_t column = more > 0 ? first.column - end - 1 : column_ + first.column;
+    throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_ + more) + ":" + std::to_string(column) +
                                    ": not valid JSON: " + json_reason(first.error) +
                                    (repairs ? "; with [data] errors = \"replace\" it is read as U+FFFD" : ""));
+  }
   take(second);
 }
 
@@ -265,7 +278,7 @@ void JsonlReader::take(const FieldHandler& line) {
   if (wanted.found) return document_(wanted.text);
   const std::string& field = options_.field;
   if (line.line_is != "an object")
-    fail("the line is " + line.line_is + ", not an object with a field " + in_quotes(field));
+    fail(std::string("the ") + unit_ + " is " + line.line_is + ", not an object with a field " + in_quotes(field));
   if (options_.skip && (wanted.is.empty() || wanted.is == "null")) {
     ++skipped_;
     return;
@@ -281,7 +294,7 @@ void JsonlReader::take(const FieldHandler& line) {
   const std::string help = !line.elsewhere.empty() ? ": set [data] field = " + in_quotes(line.elsewhere)
                            : other.empty()         ? ": set [data] field to the one that holds the text" + skip
                                                    : other;
-  fail("no field " + in_quotes(field) + "; the line has " + (names.empty() ? "no fields" : names) + help);
+  fail("no field " + in_quotes(field) + "; the " + unit_ + " has " + (names.empty() ? "no fields" : names) + help);
 }
 
 }  // namespace text_data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Lines: one object per line; one of its fields is the text of a document.
+// Rows of JSON, one object per line or in an array: one of their fields is the text of a document.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,14 @@ class JsonlReader {
 
   // Throw Failure(ENG_INVALID, "NAME:LINE: ...") for a line that is not such an object.
   void feed(std::string_view piece);
+  // One row, in place of `feed`, with the line and the column of its first byte in the file.
+  void row(std::string_view text, uint64_t line, uint64_t column);
   void finish();                                 // throws if all rows were left out
   uint64_t skipped() const { return skipped_; }  // rows that were left out
 
  private:
   void line(std::string_view text);
+  void parse(std::string_view text);
   class FieldHandler;  // what one line holds
   void append(std::string_view piece);
   void take(const FieldHandler& line);
@@ -40,6 +43,8 @@ class JsonlReader {
   std::function<void(std::string_view)> document_;
   std::string rest_;  // the start of a line that goes on in the next piece
   uint64_t line_ = 0, rows_ = 0, skipped_ = 0;
+  uint64_t column_ = 0;        // bytes of the line before the row
+  const char* unit_ = "line";  // "row" in an array
 };
 
 }  // namespace text_data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data source "pairs": of two answers to one question, the first is preferred. Each line of a file is an object
+// The data source "pairs": of two answers to one question, the first is preferred. Each row of a file is an object
 // with the texts `prompt`, `chosen` and `rejected`. Samples 2k and 2k + 1 are the two answers of a pair, each after the
 // prompt; only tokens of the answer are labels. The order of pairs is drawn anew in every epoch.
 //
@@ -15,9 +15,9 @@
 #include "files.hpp"
 #include "hash.hpp"
 #include "json_text.hpp"
-#include "lines.hpp"
 #include "notes.hpp"
 #include "options.hpp"
+#include "rows.hpp"
 #include "source.hpp"
 #include "tables.hpp"
 #include "text_format.hpp"
@@ -45,7 +45,7 @@ struct PairSource {
   std::vector<uint8_t> desirable[2];  // by split; one for each pair, if unpaired
 };
 
-// Reads lines, and makes two sequences of each.
+// Reads rows, and makes two sequences of each.
 class PairReader {
  public:
   PairReader(const eng_options* options, const eng_data_request& request, const Tokenizer& tokenizer,
@@ -62,13 +62,12 @@ class PairReader {
 
   void read(const std::string& path) {
     const InputFile file(path);
-    Reading reading;
-    reading.format = "jsonl";
+    const Reading reading;
     const TextFormat format = text_format(file, reading);
-    path_ = path;
-    each_line(file, format.packed, 0, [&](std::string_view text, uint64_t number) {
-      line_ = number;
-      line(std::string(text));
+    if (!format.has_rows()) throw Failure(ENG_INVALID, "[data] " + path + " is not JSON Lines: a row is " + form());
+    each_row(file, reading, format, [&](const std::string& text, std::string where) {
+      where_ = std::move(where);
+      row(text);
     });
   }
 
@@ -92,9 +91,7 @@ class PairReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Failure(ENG_INVALID, path_ + ":" + std::to_string(line_) + ": " + what);
-  }
+  [[noreturn]] void fail(const std::string& what) const { throw Failure(ENG_INVALID, where_ + ": " + what); }
 
   const std::string& text_of(const nlohmann::json& row, const char* name) const {
     const auto found = row.find(name);
@@ -108,14 +105,14 @@ class PairReader {
     return found->get_ref<const std::string&>();
   }
 
-  void line(const std::string& text) {
+  void row(const std::string& text) {
     nlohmann::json row;
     try {
       row = nlohmann::json::parse(text);
     } catch (const nlohmann::json::exception& error) {
       fail("not valid JSON: " + json_reason(error.what()));
     }
-    if (!row.is_object()) fail(std::string("the line is a ") + row.type_name() + ", not an object");
+    if (!row.is_object()) fail(std::string("the row is a ") + row.type_name() + ", not an object");
     const std::string& prompt = text_of(row, "prompt");
     if (source_.unpaired) return alone(row, prompt);
     std::vector<int32_t> before = tokenizer_.prefix();
@@ -219,8 +216,8 @@ class PairReader {
   const std::string too_long_;
   const int32_t eot_;
   const std::size_t length_;
-  std::string path_;
-  uint64_t line_ = 0, pairs_ = 0, cut_ = 0, skipped_ = 0;
+  std::string where_;  // of the row
+  uint64_t pairs_ = 0, cut_ = 0, skipped_ = 0;
   std::string first_[2], before_[2];  // by split, if unpaired: the first prompt, and the latest answer
 };
 

@@ -55,18 +55,18 @@ type = 'strings'
 required = true
 resume = 'note'
 help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
-names only where the dot is written. Sorted by path, each file once. A file is text in UTF-8, or JSON Lines: one document \
-per line. Either may be compressed by gzip or zstd. What a file is, its first bytes say, whatever its name; what is neither \
-is refused."""
+names only where the dot is written; or a folder of save_to_disk of the library datasets. Sorted by path, each file once. A \
+file is text in UTF-8, JSON Lines or an array of JSON with one document per row, or a table (*.csv, *.tsv). Each may be \
+compressed by gzip or zstd. What a file is, its first bytes say, whatever its name; what is none of these is refused."""
 
 [provides.options.format]
 type = 'string'
 default = 'auto'
-choices = ['auto', 'text', 'jsonl', 'bytes']
+choices = ['auto', 'text', 'jsonl', 'json', 'csv', 'bytes']
 names = 'eng.documents/1'
-help = """What the files are. auto: what a format of a plugin claims; else JSON Lines where each line is an object, else text; other JSON, web pages, XML, *.csv and \
-*.tsv are refused, because as text they would be trained on with their braces, tags and commas. text: each file is one text, \
-those too. jsonl: each is JSON Lines. bytes: the bytes of each file as they are, whatever it is; for the tokenizer bytes. Another word: the format of a plugin, whose \
+help = """What the files are. auto: what a format of a plugin claims; else JSON Lines where each line is an object, json where the file is an array of objects, csv by the \
+names *.csv and *.tsv, else text; other JSON, web pages and XML are refused, because as text they would be trained on with their braces and tags. text: each file is one text, \
+those too. jsonl: each is JSON Lines. json: each is one array of objects. csv: each is a table with a header, its cells separated by commas, or by tabs in *.tsv. bytes: the bytes of each file as they are, whatever it is; for the tokenizer bytes. Another word: the format of a plugin, whose \
 options are then keys of this section."""
 
 [provides.options.errors]
@@ -81,13 +81,13 @@ tokenizer bytes, in text, as they are)."""
 type = 'string'
 default = 'stop'
 choices = ['stop', 'skip']
-help = """What to do with a row of JSON Lines whose text is null or missing. stop: an error that names the line. skip: it is \
+help = """What to do with a row of JSON whose text is null or missing. stop: an error that names the line. skip: it is \
 left out; how many were is printed."""
 
 [provides.options.field]
 type = 'string'
 default = 'text'
-help = 'The field of a JSON Lines object that holds the text. With dots it is inside others: data.text is text of the object data'
+help = 'The field of a row of JSON, or the column of a table, that holds the text. With dots it is inside others: data.text is text of the object data'
 
 [provides.options.tokenizer]
 type = 'string'
@@ -164,7 +164,7 @@ summary = 'Pairs of answers, of which the first is preferred, from JSON Lines; f
 type = 'strings'
 required = true
 resume = 'note'
-help = """Files or patterns as for text: JSON Lines, also compressed by gzip or zstd. Each line is an object with the texts \
+help = """Files or patterns as for text, with rows of any form that chat reads. Each row is an object with the texts \
 prompt, chosen and rejected; other fields are ignored. Samples 2k and 2k + 1 are the answers of a pair."""
 
 [provides.options.tokenizer]
@@ -208,16 +208,16 @@ summary = 'Conversations, of which the answers train: written by a chat template
 type = 'strings'
 required = true
 resume = 'note'
-help = """Files or patterns as for text: JSON Lines, also compressed by gzip or zstd. A row has messages (role, content, \
+help = """Files or patterns as for text: JSON Lines, an array of JSON or a table, also compressed by gzip or zstd, or files of a plugin's format. A row has messages (role, content, \
 tool_calls) and perhaps tools; or ShareGPT's conversations; or instruction, input and output; or prompt and completion."""
 
 [provides.options.format]
 type = 'string'
 default = 'auto'
-choices = ['auto', 'jsonl']
+choices = ['auto', 'jsonl', 'json', 'csv']
 names = 'eng.documents/1'
-help = """What the files are. auto: what a format of a plugin claims, else JSON Lines. Another word: the format of a plugin; each of \
-its documents is then a row, written as JSON."""
+help = """What the files are. auto: what a format of a plugin claims, else JSON Lines, an array of objects (json), or a table (csv) by its name \
+*.csv or *.tsv. Another word: the format of a plugin; each of its documents is then a row, written as JSON."""
 
 [provides.options.field]
 type = 'string'
@@ -333,6 +333,16 @@ summary = 'Each file is one document'
 kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('
 name = 'jsonl'
 summary = 'JSON Lines: a field of each line is a document'
+
+[[provides]]
+kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('
+name = 'json'
+summary = 'One array of JSON: a field of each object in it is a document'
+
+[[provides]]
+kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('
+name = 'csv'
+summary = 'A table with a header, by RFC 4180: a cell of each row is a document'
 
 [[provides]]
 kind = ')toml" ENG_DOCUMENTS_DRAFT R"toml('

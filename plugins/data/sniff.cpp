@@ -157,6 +157,9 @@ struct Row {
 
 constexpr std::string_view decompress = "Decompress it first", unpack = "Unpack it first, and name the files in it",
                            convert = "Turn it into JSON Lines first",
+                           by_arrow =
+                               "The plugin arrow reads such files, and is not there (engine plugins ls --why). "
+                               "Without it, turn it into JSON Lines first",
                            write_lines = "Write its texts into a file of JSON Lines, {\"text\": ...} on each line",
                            no_text = "Leave it out of paths", ids = "Set [data] plugin = \"tokens\"",
                            exported = "export-dataset";
@@ -193,11 +196,11 @@ constexpr Row known[] = {
     {0, "Rar!\x1a\x07"sv, nullptr, Kind::other, "a rar archive", unpack, "unrar x {}"},
     {0, ""sv, tar, Kind::other, "a tar archive", unpack, "tar -xf {}"},
     {0, "!<arch>\n"sv, nullptr, Kind::other, "an ar archive", unpack, "ar x {}"},
-    {0, "PAR1"sv, binary, Kind::other, "a Parquet file", convert, exported, ".jsonl.zst"},
+    {0, "PAR1"sv, binary, Kind::other, "a Parquet file", by_arrow, exported, ".jsonl.zst"},
     {0, "PARE"sv, binary, Kind::other, "an encrypted Parquet file", write_lines},
-    {0, "ARROW1\0\0"sv, nullptr, Kind::other, "an Arrow file (Feather)", convert, exported, ".jsonl.zst"},
+    {0, "ARROW1\0\0"sv, nullptr, Kind::other, "an Arrow file (Feather)", by_arrow, exported, ".jsonl.zst"},
     {0, "\xff\xff\xff\xff"sv, arrow_stream, Kind::other, "a stream of Arrow, such as a cache of the library datasets",
-     convert, exported, ".jsonl.zst"},
+     by_arrow, exported, ".jsonl.zst"},
     {0, "FEA1"sv, binary, Kind::other, "a Feather file of version 1", write_lines},
     {0, "ORC"sv, binary, Kind::other, "an ORC file", convert, exported, ".jsonl.zst"},
     {0, "Obj\1"sv, nullptr, Kind::other, "an Avro file", write_lines},

@@ -28,6 +28,7 @@ struct Content {
       {};  // from standard input to standard output, or with {} for the file, {dir} for its folder
   std::string_view ending = {};  // of the file that the command writes; "~" before it: between name and ending
   std::size_t mark = 0;          // bytes of UTF-8's byte-order mark before the text
+  bool rows = false;             // `json`: one array of objects
 };
 
 // `whole`: nothing comes after `head`, which has at most head_bytes.

@@ -140,11 +140,22 @@ constexpr Content json_objects = {.kind = Kind::json,
                                   .ending = ".jsonl"};
 constexpr Content json_array = {
     .kind = Kind::json, .what = "one JSON array", .advice = one_each, .command = "jq -c '.[]'", .ending = ".jsonl"};
+constexpr Content json_rows = [] {
+  Content content = json_array;
+  content.rows = true;
+  return content;
+}();
 constexpr Content json_arrays = {.kind = Kind::json,
                                  .what = "JSON with an array on each line",
                                  .advice = one_each,
                                  .command = "jq -c '{text: .[0]}'",
                                  .ending = ".jsonl"};
+
+// True for an array whose first element is an object.
+bool of_objects(std::string_view array) {
+  const std::size_t first = array.find_first_not_of(blanks, 1);
+  return first != std::string_view::npos && array[first] == '{';
+}
 
 }  // namespace
 
@@ -167,7 +178,7 @@ Content sniff_json(std::string_view text, bool whole) {
   const std::size_t end = value_end(text);
   if (end == std::string_view::npos) {
     if (whole || !(array ? begins_json(text) : begins_object(text))) return {};
-    if (array) return json_array;
+    if (array) return of_objects(text) ? json_rows : json_array;
     return text.find('\n') == std::string_view::npos ? json_lines : json_objects;
   }
   const std::string_view value = text.substr(0, end);
@@ -175,7 +186,7 @@ Content sniff_json(std::string_view text, bool whole) {
   if (empty || !(array ? is_json(value) : begins_object(value))) return {};
   std::string_view rest = text.substr(end);
   const std::size_t next = rest.find_first_not_of(blanks);
-  if (next == std::string_view::npos && array) return whole ? json_array : Content();
+  if (next == std::string_view::npos && array) return !whole ? Content() : of_objects(text) ? json_rows : json_array;
   if (next != std::string_view::npos && rest[next] != text[0]) return {};
   const bool same_line = next != std::string_view::npos && rest.substr(0, next).find('\n') == std::string_view::npos;
   const bool lines = value.find('\n') == std::string_view::npos && !same_line;

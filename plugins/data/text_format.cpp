@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "csv.hpp"
 #include "failure.hpp"
 #include "notes.hpp"
 #include "script.hpp"
@@ -85,6 +86,11 @@ std::string refusal(const Content& content, const std::string& path, const std::
   return text;
 }
 
+std::string TextFormat::key(const std::string& path) const {
+  if (!is_ours() || is_verbatim()) return "text";
+  return is_lines() ? "json lines" : name == "csv" && csv_separator(path) == '\t' ? "tsv" : name;
+}
+
 TextFormat text_format(const InputFile& file, const Reading& reading) {
   TextFormat out;
   if (reading.format == "bytes") {
@@ -114,20 +120,28 @@ TextFormat text_format(const InputFile& file, const Reading& reading) {
   const std::string name = bare_name(file.path());
   const bool by_name = ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
   const bool lines = reading.format == "jsonl" || (reading.format == "auto" && by_name);
-  const bool as_text = reading.format == "text";
+  const bool as_text = reading.format == "text", any = reading.format == "auto";
+  const bool table = any && (ends_with(name, ".csv") || ends_with(name, ".tsv"));
   const std::string forced = "o train on it as it is, set [data] format = \"text\"";
   switch (content.kind) {
     case Kind::text:
       break;
     case Kind::json_lines:
-      if (as_text) break;
+      if (as_text || !any) break;
       if (!lines && !ends_with(name, ".json"))
         note(file.path() + " is read as JSON Lines, which its first lines are; t" + forced);
       out.name = "jsonl";
       return out;
     case Kind::json:
     case Kind::page:
-      if (as_text) break;
+      if (as_text || reading.format == "json" || reading.format == "csv") break;
+      if (content.rows && any) {
+        if (!lines && !ends_with(name, ".json"))
+          note(file.path() + " is read as an array of rows in JSON, which it is; t" + forced);
+        out.name = "json";
+        out.mark = content.mark;
+        return out;
+      }
       refuse_text(
           file,
           refusal(content, file.path(), around) + (lines ? "" : (content.command.empty() ? ". T" : "\nT") + forced),
@@ -144,15 +158,17 @@ TextFormat text_format(const InputFile& file, const Reading& reading) {
   }
   out.mark = content.mark;
   if (as_text) return out;
-  for (const auto& [ending, what] :
-       {std::pair(".json", "JSON"), std::pair(".csv", "a table"), std::pair(".tsv", "a table")})
-    if (ends_with(name, ending))
-      refuse_text(file,
-                  "is " + std::string(what) +
-                      " by its name: its quotes, braces or commas would be trained on as text. If each line is a JSON "
-                      "object, set [data] format = \"jsonl\" (and field); t" +
-                      forced + "; otherwise write its texts into a file of JSON Lines, {\"text\": ...} on each line",
-                  ENG_INVALID);
+  if (!any || table) {
+    out.name = table ? "csv" : reading.format;
+    return out;
+  }
+  if (ends_with(name, ".json"))
+    refuse_text(
+        file,
+        "is JSON by its name: its quotes and braces would be trained on as text. If each line is a JSON object, "
+        "set [data] format = \"jsonl\" (and field), and \"json\" for one array of objects; t" +
+            forced + "; otherwise write its texts into a file of JSON Lines, {\"text\": ...} on each line",
+        ENG_INVALID);
   return out;
 }
 

@@ -13,23 +13,26 @@
 namespace text_data {
 
 struct TextFormat {
-  std::string name = "text";  // "text", "jsonl", "bytes", or that of another plugin's format
+  std::string name = "text";  // "text", "bytes", "jsonl", "json", "csv", or that of another plugin's format
   Packed packed = Packed::no;
   uint64_t mark = 0;          // bytes of a byte-order mark, which is not part of the text
   eng_format by_plugin = {};  // of another plugin; its table is NULL if the format is ours
 
   bool is_ours() const { return by_plugin.table == nullptr; }
   bool is_lines() const { return is_ours() && name == "jsonl"; }
-  bool is_verbatim() const { return is_ours() && name != "jsonl"; }  // the content is the one document
+  bool is_verbatim() const { return is_ours() && (name == "text" || name == "bytes"); }  // it is the one document
+  bool has_rows() const { return !is_verbatim(); }
+  std::string key(const std::string& path) const;  // of ours, for the key of a cache
 };
 
 // The options of [data] about reading files.
 struct Reading {
   std::string format = "auto";           // or the name of a format, which every file has
-  std::string field = "text";            // of JSON Lines
+  std::string field = "text";            // of a row
   bool replace = false;                  // U+FFFD for what is not UTF-8, instead of an error
   bool skip = false;                     // leaves out rows whose text is null or missing, instead of an error
   const eng_options* options = nullptr;  // for our formats; valid while the source is opened or built
+  bool rows = false;                     // a document of another plugin's format is a whole row, as JSON
 };
 // Decides by the first bytes. Throws Failure for a file that is no text, or whose name promises what it is not. A
 // format of another plugin is valid until the source was opened or built.

@@ -9,6 +9,7 @@
 
 #include "session/config/spelling.hpp"
 #include "session/config/values.hpp"
+#include "session/plugins/needs.hpp"
 #include "session/plugins/search.hpp"
 
 namespace eng {
@@ -62,6 +63,12 @@ std::string fallback(const Option& option) {
   return option.required ? "required" : "default " + show(option, option.fallback);
 }
 
+// A line for the libraries that a file needs and that are not found, if there are any.
+std::string lacks(const Candidate& candidate, const std::string& before) {
+  const std::string help = candidate.file ? candidate.file->missing() : "";
+  return help.empty() || help == none_missing ? "" : fmt::format("{}cannot be loaded: {}\n", before, help);
+}
+
 }  // namespace
 
 std::string print_plugins(const Registry& registry, bool why) {
@@ -89,6 +96,7 @@ std::string print_plugins(const Registry& registry, bool why) {
     out += fmt::format("  {}: {}\n", candidate.path.string(),
                        candidate.refused.empty() ? "used" : "refused: " + candidate.refused);
     if (!candidate.refused.empty()) continue;
+    out += lacks(candidate, "    ");
     for (const std::string& note : candidate.shadowed) out += fmt::format("    {}\n", note);
     for (const Provided& one : candidate.description.provides)
       if (!one.refused.empty())
@@ -195,6 +203,7 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
     out += fmt::format("{} {} ({})\n  {}\n  {}\n  sha256 {}\n", d.id, d.version, d.license,
                        d.summary.empty() ? d.name : d.summary, candidate.path.string(), candidate.file->sha256());
     if (!d.uses.empty()) out += fmt::format("  uses {}\n", fmt::join(d.uses, ", "));
+    out += lacks(candidate, "  ");
     for (const Provided& one : d.provides) {
       if (!one.refused.empty() || (named && d.id != what && one.name != what)) continue;
       out += fmt::format("\n{} '{}'{}\n", one.draft.empty() ? one.kind : one.draft, one.name,

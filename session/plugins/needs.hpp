@@ -31,5 +31,8 @@ std::string distrust_of_needs(const std::string& path, const ReadAt& in);
 // Help for a plugin file that the loader refuses: the libraries that it needs and that are not found, the folders in
 // which they are looked for, and the command that installs them. It loads and unloads libraries of the system.
 std::string help_of_missing(const std::string& path, const ReadAt& in);
+// The help where all of them are found.
+inline constexpr const char* none_missing =
+    "a library it needs is of another version, or lacks a library itself (ldd shows which)";
 
 }  // namespace eng

@@ -158,7 +158,8 @@ TEST_CASE("situation 11: rows of another kind are told, with what they have") {
   CHECK_THAT(trained(R"({"prompt": "Hi", "chosen": "Yes", "rejected": "No"})"
                      "\n"),
              Contains("neither a completion nor a response"));
-  CHECK_THAT(trained("[{\"messages\": []}]\n"), Contains("is one JSON array"));
+  CHECK_THAT(trained("[{\"messages\": []}]\n"), Contains("rows.jsonl:1: the row has no messages"));
+  CHECK_THAT(trained("[[{\"messages\": []}]]\n"), Contains("is one JSON array"));
   CHECK_THAT(trained(R"({"messages": []})"
                      "\n"),
              Contains("the row has no messages"));

@@ -114,7 +114,7 @@ TEST_CASE_METHOD(Formats, "a format that claims a file gives its documents") {
   settings.strings["format"] = "bars";
   CHECK(text() == "one/seven/eleven/plain / text");
   host_formats = nullptr;
-  CHECK_THAT(text(), Contains("format = \"bars\": there are auto, text, jsonl and bytes"));
+  CHECK_THAT(text(), Contains("format = \"bars\": there are auto, text, jsonl, json, csv and bytes"));
   settings.strings["format"] = "auto";
   CHECK(text() == "one|seven||eleven/plain | text");
 }

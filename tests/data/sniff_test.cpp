@@ -282,13 +282,16 @@ TEST_CASE_METHOD(Sniff, "JSON is read line by line, or told how it becomes so") 
     CHECK_THAT(read(name, lines), Contains(":3:") && Contains("not valid JSON"));
     CHECK_THAT(read(name, "{'text': 'one'}\n{'text': 'two'}\n"), Contains(":1:2: not valid JSON"));
     CHECK_THAT(read(name, "{\"error\": \"not found\"}"), Contains("no field \"text\"; the line has \"error\""));
-    refuse(name, "[{\"text\": \"one\"}, {\"text\": \"two\"}]", {"is one JSON array", "\n  jq -c '.[]' < "});
-    refuse(name, "[\n  {\"text\": \"one\"}\n]\n", {"is one JSON array", "\n  jq -c '.[]' < "});
+    CHECK(read(name, "[{\"text\": \"one\"}, {\"text\": \"two\"}]") == "one|two");
+    CHECK(read(name, "[\n  {\"text\": \"one\"}\n]\n") == "one");
+    refuse(name, "[\"one\", {\"text\": \"two\"}]", {"is one JSON array", "\n  jq -c '.[]' < "});
+    refuse(name, "[{\"text\": \"one\"}]", {"is one JSON array", "\n  jq -c '.[]' < "}, "jsonl");
     refuse(name, "{\n  \"text\": \"one\"\n}\n", {"do not stand on a line each", "\n  jq -c . < "});
     refuse(name, "{\"text\": \"one\"}{\"text\": \"two\"}", {"do not stand on a line each", "\n  jq -c . < "});
     refuse(name, "[\"one\"]\n[\"two\"]\n", {"an array on each line"});
     const std::string item = "{\"text\": \"" + std::string(100, 'a') + "\"}";
-    refuse(name, "[" + repeated(item + ",\n", 200000) + item + "]", {"is one JSON array"});
+    const std::string many = repeated(item + ",\n", 200000);
+    CHECK(read(name, "[" + many + item + "]").size() == (many.size() / (item.size() + 2) + 1) * 101 - 1);
     refuse(name, gzip("{\"rows\":\n[" + repeated(item + ",\n", 200000) + item + "]}"), {"do not stand on a line each"});
     CHECK(read(name, "[1, 2]", "text") == "[1, 2]");
   }
@@ -296,7 +299,10 @@ TEST_CASE_METHOD(Sniff, "JSON is read line by line, or told how it becomes so") 
   read("told.txt", "{\"text\": \"one\"}\n");
   CHECK_THAT(logged(), Contains("told.txt is read as JSON Lines") && Contains("format = \"text\""));
   read("told.JSONL", "{\"text\": \"one\"}\n");
+  read("told.json", "[{\"text\": \"one\"}]");
   CHECK(logged() == "");
+  read("told.txt", "[{\"text\": \"one\"}]");
+  CHECK_THAT(logged(), Contains("told.txt is read as an array of rows") && Contains("format = \"text\""));
   refuse("d.json", "{\n\"text\": \"one\"}\n", {(folder.path() / "d.jsonl").string(), "format = \"text\""});
 }
 

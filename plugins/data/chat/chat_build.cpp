@@ -6,7 +6,7 @@
 #include "../failure.hpp"
 #include "../host_threads.hpp"
 #include "../json_text.hpp"
-#include "../lines.hpp"
+#include "../rows.hpp"
 #include "../utf8.hpp"
 #include "masked_tokens.hpp"
 
@@ -149,10 +149,10 @@ Digest chat_key(const ChatRequest& request, const Tokenizer& tokenizer, Watch& w
   for (const std::string& path : request.files) {
     InputFile file(path);
     const TextFormat format = text_format(file, request.reading);
-    if (format.is_ours() && !format.is_lines())
+    if (!format.has_rows())
       throw Failure(ENG_INVALID,
                     "[data] " + path + " is not JSON Lines: chat data are rows, an object of JSON on each line");
-    hash.add_field(format.is_ours() ? std::string("json lines") : std::string("by ") + format.by_plugin.identity);
+    hash.add_field(format.is_ours() ? format.key(path) : std::string("by ") + format.by_plugin.identity);
     hash.add_field(format.packed == Packed::gzip ? ".gz" : format.packed == Packed::zstd ? ".zst" : "");
     hash.add_field(hexadecimal(digest_of(file, watch)));
   }
@@ -163,19 +163,8 @@ void read_file(const std::string& path, const ChatRequest& request, ChatWriter& 
   InputFile file(path);
   const TextFormat format = text_format(file, request.reading);
   file.on_read = [&](uint64_t bytes) { watch.add(bytes); };
-  if (format.is_ours()) {
-    each_line(file, format.packed, format.mark, [&](std::string_view line, uint64_t number) {
-      rows.add(std::string(line), path + ":" + std::to_string(number));
-    });
-  } else {  // each document is the text of a row
-    Seen seen;
-    std::string text;
-    uint64_t number = 0;
-    each_document(file, request.reading, format,
-                  {[&] { text.clear(); }, [&](std::string_view piece) { text += piece; },
-                   [&] { rows.add(text, path + ": row " + std::to_string(++number)); }},
-                  seen);
-  }
+  each_row(file, request.reading, format,
+           [&](std::string row, std::string where) { rows.add(std::move(row), std::move(where)); });
   rows.flush();
   check_same(file);
 }

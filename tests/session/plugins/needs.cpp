@@ -226,6 +226,23 @@ TEST_CASE("a plugin without its libraries names them, where they are looked for,
   }
   {
     Needing one;
+    one.make("runpath", "$ORIGIN/../tree/pyarrow:%/env/lib/python3.11/site-packages/pyarrow", "libparquet.so.9999");
+    CHECK_THAT(help_of(one), Contains("libparquet.so.9999 is in none of these: ") &&
+                                 Contains(". To install: python3 -m pip install pyarrow==26."));
+  }
+  {
+    Needing one;
+    one.make("runpath", "$ORIGIN/../tree/pyarrow", "libarrow.so.9999");
+    CHECK_THAT(help_of(one), Contains(". To install: python3 -m pip install --target " + (one.path / "tree").string() +
+                                      " pyarrow==26."));
+  }
+  {
+    Needing one;
+    one.make("runpath", "%/libs", "libarrow.so.9999");
+    CHECK_THAT(help_of(one), Contains(". To install: run `tools/arrow-library`"));
+  }
+  {
+    Needing one;
     one.make("rpath", "%/libs", "libmpi.so.9999");
     CHECK_THAT(help_of(one),
                Contains("libmpi.so.9999 is in none of these: ") && Contains("To install: apt-get install openmpi-bin"));
