@@ -76,14 +76,14 @@ TEST_CASE("a run continues a text", "[cli]") {
       std::istringstream lines(all.out);
       std::string line;
       for (const std::string& prompt : prompts) {
-        REQUIRE(std::getline(lines, line));
+        REQUIRE(static_cast<bool>(std::getline(lines, line)));
         const Json one = Json::parse(line);
         CHECK(one.at("prompt") == prompt);
         CHECK(one.at("end") == "tokens");
         const Result alone = engine(scratch, {"generate", "run", prompt, "--tokens", "20", "--temperature", "0"});
         CHECK(one.at("text").get<std::string>() + "\n" == alone.out);
       }
-      CHECK_FALSE(std::getline(lines, line));
+      CHECK_FALSE(static_cast<bool>(std::getline(lines, line)));
     }
     const Result limited =
         engine(scratch, {"generate", "run", "--prompts", "prompts.txt", "--max-length", "18", "--ids"});
