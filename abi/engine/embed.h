@@ -18,7 +18,7 @@
  * the same files. It prints nothing and installs no signal handlers.
  *
  * Errors. A function that can fail returns eng_status and writes a text, what is wrong and what to change, to the sink.
- * Nothing is thrown. After a failure in `start`, `step`, `evaluate`, `logits` or `save` that is not ENG_INVALID,
+ * Nothing is thrown. After a failure in `start`, `step`, `evaluate`, `logits`, `score` or `save` that is not ENG_INVALID,
  * ENG_NOT_FOUND, ENG_PRECONDITION or ENG_UNSUPPORTED, the session can only be closed.
  *
  * Threads. One thread at a time uses a session; it need not be the same one. A call while another one is inside does
@@ -48,13 +48,14 @@
 #include "base.h"
 #include "dlpack.h"
 #include "tensor.h"
+#include "tokenizer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define ENG_EMBED_KIND "eng.embed/1"
-#define ENG_EMBED_DRAFT "embed-3" /* of this header; eng_session_draft tells that of the library */
+#define ENG_EMBED_DRAFT "embed-4" /* of this header; eng_session_draft tells that of the library */
 
 #if defined(__GNUC__)
 #define ENG_EMBED_API_ __attribute__((visibility("default")))
@@ -68,7 +69,11 @@ typedef struct eng_session eng_session;
 #define ENG_SESSION_ALONE 1u     /* one rank, whatever a launcher announces */
 #define ENG_SESSION_NO_FILES 2u  /* no run directory, nothing is saved; a run as target is read and stays as it is */
 #define ENG_SESSION_GRADIENTS 4u /* the gradients of the last step can be taken: they have memory of their own */
-#define ENG_SESSION_LOGITS 8u    /* eng_session_logits can be called */
+#define ENG_SESSION_LOGITS 8u    /* eng_session_logits can be called with samples of the configuration's length */
+/* Nothing is trained: there are only weights, without gradients and states of an optimizer, and the forward of the model
+ * itself, without [loss] and [reference]. There is no step and no run directory, [data] is not opened, and the session is
+ * one rank. A run as target is read: the weights of its newest checkpoint. */
+#define ENG_SESSION_FORWARD 16u
 
 /* Lists of 0 elements and all pointers but `target` or `text` may be NULL.  Owner: caller.  Valid: during open, but
  * `note` and `data` until close.  since 1.0 */
@@ -102,6 +107,12 @@ typedef struct eng_session_request {
    * ENG_INVALID. Where neither a batch nor the own data have one, weights are 1, a row is one document, and positions
    * follow from the segments.  since 1.0 */
   const char *const *fields;
+  /* Lengths of further forwards to the logits, of micro_rows samples each: eng_session_logits and eng_session_score run
+   * them. They are planned with the rest, on the same weights, and all of them use the memory of the longest.
+   * since 1.0 */
+  const int64_t *lengths;
+  uint32_t n_lengths;
+  uint32_t reserved;
 } eng_session_request;
 
 /* Facts about a session.  since 1.0 */
@@ -123,6 +134,8 @@ typedef struct eng_session_info {
   uint64_t train_samples; /* of the own data; 0: there are none, and every step needs a batch */
   uint64_t held_out;      /* samples */
   const char *directory;  /* of the run; "" without files.  Owner: session.  Valid: until close */
+  double lr;              /* of the next step; NaN: there is none.  since 1.0 */
+  int64_t max_length;     /* the longest sequence that the model was made for; 0: it has no limit.  since 1.0 */
 } eng_session_info;
 
 /* A tensor of the caller: a field of a batch, or what is to be written. Exactly one of the last three is not NULL.
@@ -227,7 +240,27 @@ typedef struct eng_generate_request {
    * to end the text. It must not call functions of this session.
    *   Call: from the thread of eng_session_generate, during the call  since 1.0 */
   int32_t (*token)(void *data, int32_t id, const char *bytes, uint64_t length);
+  /* Positions of the whole sequence; 0: what the prompt and `tokens` need. In a session with ENG_SESSION_FORWARD, calls
+   * with equal ones use the same memory, which stays until another one, or the end.  since 1.0 */
+  int64_t max_length;
 } eng_generate_request;
+
+/* Sequences whose tokens are scored.  since 1.0 */
+typedef struct eng_score_request {
+  uint32_t struct_size;
+  uint32_t n;           /* sequences */
+  const int32_t *ids;   /* of all sequences, one after the other */
+  const uint64_t *ends; /* n: sequence k is ids[ends[k - 1]] to ids[ends[k] - 1], the first one begins at 0 */
+  /* n: the first token of each sequence that is scored, from 1 on; NULL: 1. The one before it is the last of the context. */
+  const uint64_t *first;
+  /* ends[n - 1] each, as the ids: the logarithm of the probability of a token after those before it, by the softmax of
+   * the logits; and 1 if no other token is more likely, nor as likely with a smaller id. Both are 0 where no token is
+   * scored. `greedy` may be NULL.  Owner: caller */
+  float *logprobs;
+  uint8_t *greedy;
+} eng_score_request;
+
+#define ENG_TEXT_SPECIAL 1u /* also the ids that the tokenizer's file puts before and after a text */
 
 /* ENG_EMBED_DRAFT of the library; a program that was compiled with another one must not use it.
  *   Valid: until the process ends.  Call: [any]  since 1.0 */
@@ -239,7 +272,7 @@ ENG_EMBED_API_ const char *eng_session_version(void);
  *   Owner: caller, until eng_session_close.  Call: from any thread  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_open(const eng_session_request *request, eng_session **out, eng_error *error);
 /* Plans, joins the other ranks, reads or makes the weights, and makes or resumes the run directory. `step`, `evaluate`,
- * `logits`, `generate`, `take` and `write` call it if the session is not started.
+ * `logits`, `score`, `generate`, `take`, `write` and `set_rate` call it if the session is not started.
  *   Call: [opened & !started], all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_start(eng_session *self, eng_error *error);
 /* The plan of one of `ranks` ranks, which need not exist, as the JSON object of `engine plan --json`. Runs nothing.
@@ -264,8 +297,10 @@ ENG_EMBED_API_ eng_status eng_session_step(eng_session *self, const eng_tensor_i
  *   Call: [opened & between], all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_evaluate(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                                int64_t batches, eng_eval_result *out, eng_error *error);
-/* Computes the logits (micro_rows, length, vocabulary) of one micro-batch of "tokens", for eng_session_take: name
- * "logits", role "activation". The next step keeps them, and so does this function all other activations.
+/* Computes the logits (micro_rows, length, vocabulary) of one micro-batch of "tokens", for eng_session_take: role
+ * "activation", name "logits" for the configuration's length, with ENG_SESSION_LOGITS, and "logits N" for a length N of
+ * eng_session_request.lengths, which is preferred. The next step keeps them, and so does this function all other
+ * activations but those of other lengths.
  *   Call: [opened & between], all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_logits(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                              eng_error *error);
@@ -279,6 +314,27 @@ ENG_EMBED_API_ eng_status eng_session_activations(eng_session *self, char *text,
  *   Call: [opened & between], all ranks, with equal requests  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_generate(eng_session *self, const eng_generate_request *request,
                                                eng_error *error);
+
+/* Scores sequences of any lengths up to the longest of eng_session_request.lengths and one, in as few micro-batches as
+ * their lengths allow. What fills up a row comes after its tokens, and changes none of the numbers.
+ *   Call: [opened & between], all ranks, with equal requests  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_score(eng_session *self, const eng_score_request *request, eng_error *error);
+/* The learning rate of the next steps, instead of the schedule's; NaN: the schedule's again. Optimizers multiply it by
+ * what [[optimizer.groups]] say. Checkpoints do not keep it.  Call: [opened & between], all ranks  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_set_rate(eng_session *self, double rate, eng_error *error);
+
+/* Facts about the tokenizer of [data], or of the weights. There is none: ENG_INVALID. The caller sets struct_size.
+ *   Call: [opened]  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_tokenizer(eng_session *self, eng_tokenizer_info *out, eng_error *error);
+/* The ids of `size` bytes of text. `flags`: ENG_TEXT_SPECIAL. *count becomes their number; at most `capacity` of them are
+ * written to `ids`, which may be NULL.
+ *   Owner: caller.  Call: [opened]  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_encode(eng_session *self, const char *text, uint64_t size, uint32_t flags,
+                                             int32_t *ids, uint64_t capacity, uint64_t *count, eng_error *error);
+/* The bytes of `count` ids, one after the other. *size becomes their number; at most `capacity` of them are written to
+ * `text`, which may be NULL.  Owner: caller.  Call: [opened]  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_decode(eng_session *self, const int32_t *ids, uint64_t count, char *text,
+                                             uint64_t capacity, uint64_t *size, eng_error *error);
 
 /* Tensor `index`, from 0 to tensors - 1.  Call: [opened & started]  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_tensor(eng_session *self, uint64_t index, eng_tensor_info *out, eng_error *error);

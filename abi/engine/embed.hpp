@@ -101,7 +101,14 @@ struct Options {
   std::string target, out, resume = "auto";
   std::optional<std::string> text;  // instead of a file; `target` names it
   std::vector<std::string> overrides, plugin_paths, activations, fields;
+  std::vector<int64_t> lengths;
   uint32_t flags = 0;  // ENG_SESSION_*
+};
+
+// The scores of a sequence, one for each token, as eng_score_request says.
+struct Score {
+  std::vector<float> logprobs;
+  std::vector<uint8_t> greedy;
 };
 
 class Session {
@@ -121,6 +128,7 @@ class Session {
     r.plugin_paths = paths.data(), r.n_plugin_paths = static_cast<uint32_t>(paths.size());
     r.activations = activations.data(), r.n_activations = static_cast<uint32_t>(activations.size());
     r.fields = fields.data(), r.n_fields = static_cast<uint32_t>(fields.size());
+    r.lengths = o.lengths.data(), r.n_lengths = static_cast<uint32_t>(o.lengths.size());
     call(eng_session_open, &r, &self_);
   }
   ~Session() { eng_session_close(self_, nullptr); }
@@ -155,9 +163,40 @@ class Session {
          [&](const eng_tensor_in *all, uint32_t n) { call(eng_session_evaluate, self_, all, n, batches, &out); });
     return out;
   }
-  Tensor logits(const std::vector<Array> &fields) {
+  // `length`: one of Options::lengths; 0: that of the configuration.
+  Tensor logits(const std::vector<Array> &fields, int64_t length = 0) {
     with(fields, [&](const eng_tensor_in *all, uint32_t n) { call(eng_session_logits, self_, all, n); });
-    return take("logits", ENG_TENSOR_ACTIVATION);
+    return take(length ? "logits " + std::to_string(length) : "logits", ENG_TENSOR_ACTIVATION);
+  }
+  std::vector<Score> score(const std::vector<std::vector<int32_t>> &sequences) {
+    std::vector<int32_t> ids;
+    std::vector<uint64_t> ends;
+    for (const auto &one : sequences) ids.insert(ids.end(), one.begin(), one.end()), ends.push_back(ids.size());
+    std::vector<float> logprobs(ids.size());
+    std::vector<uint8_t> greedy(ids.size());
+    eng_score_request r{};
+    r.struct_size = sizeof(r), r.n = static_cast<uint32_t>(ends.size());
+    r.ids = ids.data(), r.ends = ends.data(), r.logprobs = logprobs.data(), r.greedy = greedy.data();
+    call(eng_session_score, self_, &r);
+    std::vector<Score> out;
+    for (size_t k = 0; k < ends.size(); ++k) {
+      const auto from = static_cast<std::ptrdiff_t>(k ? ends[k - 1] : 0), to = static_cast<std::ptrdiff_t>(ends[k]);
+      out.push_back({{logprobs.begin() + from, logprobs.begin() + to}, {greedy.begin() + from, greedy.begin() + to}});
+    }
+    return out;
+  }
+  void set_rate(double rate) { call(eng_session_set_rate, self_, rate); }
+  std::vector<int32_t> encode(const std::string &text, uint32_t flags = 0) const {
+    uint64_t n = 0;
+    call(eng_session_encode, self_, text.data(), static_cast<uint64_t>(text.size()), flags, nullptr, uint64_t{0}, &n);
+    std::vector<int32_t> out(n);
+    call(eng_session_encode, self_, text.data(), static_cast<uint64_t>(text.size()), flags, out.data(), n, &n);
+    return out;
+  }
+  std::string decode(const std::vector<int32_t> &ids) const {
+    return text([&](char *to, uint64_t n, uint64_t *size) {
+      call(eng_session_decode, self_, ids.data(), static_cast<uint64_t>(ids.size()), to, n, size);
+    });
   }
   void generate(const eng_generate_request &request) { call(eng_session_generate, self_, &request); }
   Tensor take(const std::string &name, const std::string &role = ENG_TENSOR_PARAMETER, uint32_t flags = 0) {

@@ -117,16 +117,17 @@ Data::Data(int64_t sequence_length, int64_t vocabulary, std::vector<Field> field
   info_.content_hash[0] = '0';  // the same for every run without a source
 }
 
-void Data::check(Batch& batch) const {
+void Data::check(Batch& batch, int64_t other) const {
+  const FieldCheck check = other ? check_.of_length(other) : check_;
   std::vector<void*> values(fields_.size());
-  const auto length = static_cast<std::size_t>(length_);
+  const auto length = static_cast<std::size_t>(other ? other : length_);
   batch.padding = 0;
   for (std::size_t at = 0; at < batch.tokens.size(); at += length) {
     values[0] = batch.tokens.data() + at;
     values[1] = batch.labels.data() + at;
     for (std::size_t f = 2; f < values.size(); ++f) values[f] = batch.others[f - 2].data() + at * sizeof(int32_t);
-    check_.check(values, "", at / length);
-    batch.padding += check_.padding(values);
+    check.check(values, "", at / length);
+    batch.padding += check.padding(values);
   }
   batch.valid =
       std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });

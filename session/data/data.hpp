@@ -63,8 +63,8 @@ class Data {
   // Lines for users that say how a mixture is made of its sources; none if it is none.
   std::vector<std::string> mixture_lines() const;
   // Checks the rows of a batch from elsewhere as those of the source, and counts what is valid and what is padding.
-  // Throws Error(Exit::data).
-  void check(Batch& batch) const;
+  // `other`: the length of its rows, if that is another one. Throws Error(Exit::data).
+  void check(Batch& batch, int64_t other = 0) const;
   int64_t length() const { return length_; }
   const std::vector<Field>& fields() const { return fields_; }
 

@@ -44,6 +44,12 @@ class FieldCheck {
   // Positions of the sample that hold no token; 0 where documents are not packed.
   int64_t padding(std::span<void* const> values) const;
   bool packed() const { return segments_ < fields_.size(); }
+  // This check for samples of another length.
+  FieldCheck of_length(int64_t length) const {
+    FieldCheck out = *this;
+    out.length_ = length;
+    return out;
+  }
 
  private:
   std::vector<Field> fields_;

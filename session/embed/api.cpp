@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of engine/embed.h: nothing is thrown across, and results are written only on success.
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -232,6 +233,51 @@ eng_status eng_session_logits(eng_session* self, const eng_tensor_in* fields, ui
 
 eng_status eng_session_generate(eng_session* self, const eng_generate_request* request, eng_error* error) {
   return guarded(error, [&] { Used(self, "generate")->generate(taken(request, "request")); });
+}
+
+eng_status eng_session_score(eng_session* self, const eng_score_request* request, eng_error* error) {
+  return guarded(error, [&] { Used(self, "score")->score(taken(request, "request")); });
+}
+
+eng_status eng_session_set_rate(eng_session* self, double rate, eng_error* error) {
+  return guarded(error, [&] { Used(self, "set_rate")->set_rate(rate); });
+}
+
+eng_status eng_session_tokenizer(eng_session* self, eng_tokenizer_info* out, eng_error* error) {
+  return guarded(error, [&] {
+    need_room(out, "out");
+    const Used used(self, "tokenizer");
+    put(used->tokenizer().info(), out);
+  });
+}
+
+eng_status eng_session_encode(eng_session* self, const char* text, uint64_t size, uint32_t flags, int32_t* ids,
+                              uint64_t capacity, uint64_t* count, eng_error* error) {
+  return guarded(error, [&] {
+    if (flags & ~ENG_TEXT_SPECIAL) throw Error(Exit::usage, fmt::format("flags {:#x} are unknown", flags));
+    if ((size && !text) || !count) throw Error(Exit::usage, "text or count is NULL");
+    const Used used(self, "encode");
+    const std::vector<int32_t> all = used->tokenizer().encode({text, size}, flags & ENG_TEXT_SPECIAL);
+    *count = all.size();
+    if (ids) std::copy_n(all.begin(), std::min<uint64_t>(capacity, all.size()), ids);
+  });
+}
+
+eng_status eng_session_decode(eng_session* self, const int32_t* ids, uint64_t count, char* text, uint64_t capacity,
+                              uint64_t* size, eng_error* error) {
+  return guarded(error, [&] {
+    if (count && !ids) throw Error(Exit::usage, "ids is NULL");
+    const Used used(self, "decode");
+    const Tokenizer& tokenizer = used->tokenizer();
+    std::string all;
+    for (uint64_t k = 0; k < count; ++k) {
+      if (ids[k] < 0 || ids[k] >= tokenizer.info().vocabulary)
+        throw Error(Exit::usage,
+                    fmt::format("id {} is {}: the tokenizer has {} ids", k, ids[k], tokenizer.info().vocabulary));
+      all += tokenizer.decode(ids[k]);
+    }
+    put_text(all, text, capacity, size);
+  });
 }
 
 eng_status eng_session_tensor(eng_session* self, uint64_t index, eng_tensor_info* out, eng_error* error) {

@@ -66,7 +66,8 @@ void build(const Config& config, Registry& registry, int64_t vocabulary) {
 }
 
 RunRequest asked(const eng_session_request& r) {
-  constexpr uint32_t all = ENG_SESSION_ALONE | ENG_SESSION_NO_FILES | ENG_SESSION_GRADIENTS | ENG_SESSION_LOGITS;
+  constexpr uint32_t all =
+      ENG_SESSION_ALONE | ENG_SESSION_NO_FILES | ENG_SESSION_GRADIENTS | ENG_SESSION_LOGITS | ENG_SESSION_FORWARD;
   if (r.flags & ~all) throw Error(Exit::usage, fmt::format("flags {:#x} are unknown", r.flags & ~all));
   if (!r.target && !r.text) throw Error(Exit::usage, "neither target nor text is given");
   RunRequest out;
@@ -78,9 +79,20 @@ RunRequest asked(const eng_session_request& r) {
     out.open.plugin_paths.emplace_back(path);
   if (r.out) out.out = r.out;
   if (r.resume) out.resume = r.resume;
-  out.files = !(r.flags & ENG_SESSION_NO_FILES);
+  const bool forward = (r.flags & ENG_SESSION_FORWARD) != 0;
+  if (forward && r.flags & ENG_SESSION_GRADIENTS)
+    throw Error(Exit::usage, "a session in which nothing is trained has no gradients",
+                "leave out one of ENG_SESSION_FORWARD (train=False) and ENG_SESSION_GRADIENTS (gradients=True)");
+  if (forward && r.out) throw Error(Exit::usage, "a session in which nothing is trained has no run directory");
+  out.files = !forward && !(r.flags & ENG_SESSION_NO_FILES);
   out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0,
                   words(r.activations, r.n_activations, "activation"), words(r.fields, r.n_fields, "field")};
+  out.readable.forward = forward;
+  if (r.n_lengths && !r.lengths) throw Error(Exit::usage, "lengths is NULL");
+  for (uint32_t k = 0; k < r.n_lengths; ++k) {
+    if (r.lengths[k] < 1) throw Error(Exit::usage, fmt::format("lengths: {} is below 1", r.lengths[k]));
+    out.readable.lengths.push_back(r.lengths[k]);
+  }
   out.tell_all = true;
   out.stop = [] { return stop_asked && stop_asked->load(std::memory_order_relaxed); };
   return out;
@@ -123,7 +135,7 @@ Embedded::Embedded(const eng_session_request& r)
   const std::string command = r.command ? r.command : own_command();
   const Turn turn(Turn::For::setup);
   Opened opened = open_config(request_.open);
-  MemberStart start{command, {}, {}, (r.flags & ENG_SESSION_ALONE) != 0};
+  MemberStart start{command, {}, {}, (r.flags & (ENG_SESSION_ALONE | ENG_SESSION_FORWARD)) != 0};
   member_.emplace(std::move(start));
   open(std::move(opened));
   if (!member_->many()) return;
@@ -137,6 +149,7 @@ Embedded::~Embedded() {
   {
     const Turn turn(Turn::For::setup);
     run_.reset();
+    kept_.reset(), tokenizer_.reset();
     opening_.reset();
     member_.reset();
   }
@@ -145,7 +158,8 @@ Embedded::~Embedded() {
 }
 
 void Embedded::open(Opened given) {
-  const OpeningOptions options{.without_data = true, .build_data = build};
+  tokenizer_.reset();
+  const OpeningOptions options{.trains = !forward(), .without_data = true, .no_data = forward(), .build_data = build};
   opening_.emplace(std::move(given), options, *member_, *events_);
 }
 
@@ -155,17 +169,20 @@ void Embedded::need_sound() const {
 
 void Embedded::need_started() {
   need_sound();
-  if (!run_) start();
+  if (!started()) start();
 }
 
 void Embedded::start() {
   need_sound();
-  if (run_) throw Error(Exit::usage, "this session is started already");
+  if (started()) throw Error(Exit::usage, "this session is started already");
   owner.started();
   const Turn turn(Turn::For::setup);
   sound([&] {
     try {
-      run_ = std::make_unique<Run>(request_, *opening_, *events_);
+      if (forward())
+        start_forward();
+      else
+        run_ = std::make_unique<Run>(request_, *opening_, *events_);
     } catch (...) {
       open(std::move(opening_->opened));  // gives back the directory and the memory
       throw;
@@ -178,6 +195,9 @@ void Embedded::start() {
 
 std::string Embedded::plan(uint32_t ranks) {
   need_sound();
+  if (forward())
+    throw Unsupported("nothing is trained in this session: there is no step to plan",
+                      "open it without ENG_SESSION_FORWARD (train=False)");
   if (ranks < 1 || ranks > 65536) throw Error(Exit::usage, fmt::format("ranks = {}: 1 to 65536", ranks));
   const Turn turn(Turn::For::setup);
   Config config = opening_->opened.config;
@@ -192,9 +212,9 @@ std::string Embedded::plan(uint32_t ranks) {
 std::string Embedded::activations() {
   need_sound();
   const Turn turn(Turn::For::setup);
-  if (run_) return activations_json(opening_->setup.model);
+  if (started()) return activations_json(opening_->setup.model);
   Readable with;
-  with.fields = request_.readable.fields;
+  with.fields = request_.readable.fields, with.forward = forward();
   return activations_json(make_plan_only(opening_->opened.config, *opening_->opened.registry, {}, with).model);
 }
 
@@ -203,17 +223,19 @@ eng_session_info Embedded::describe() const {
   out.struct_size = sizeof(out);
   out.rank = member_->rank(), out.ranks = member_->size();
   const Config& config = opening_->opened.config;
-  out.steps = run_ || !by_epochs(config) ? config.section("train").integer("steps") : 0;
+  out.steps = forward() || (!run_ && by_epochs(config)) ? 0 : config.section("train").integer("steps");
   out.length = config.section("train").integer("sequence_length");
   out.directory = directory_.c_str();
-  if (!run_) return out;
+  out.lr = NAN;
+  if (!started()) return out;
   const Setup& setup = opening_->setup;
   const Cut& cut = opening_->trainer->cut();
   out.started = 1;
   out.step = opening_->trainer->step();
+  if (run_ && out.step < out.steps) out.lr = opening_->trainer->rate();
   out.rows = cut.rows * cut.accumulate;
   out.micro_rows = cut.rows;
-  out.vocabulary = setup.model.info.vocabulary;
+  out.vocabulary = setup.model.info.vocabulary, out.max_length = setup.model.info.max_length;
   out.parameters = setup.plan.parameters;
   out.tensors = tensors_.size();
   out.dl_device_type = device().device_type, out.dl_device_id = device().device_id;
@@ -242,6 +264,7 @@ Batch Embedded::batch(std::span<const eng_tensor_in> fields, BatchShape shape) {
 // writable tensor counts as written for good: its end is not at the same step everywhere.
 void Embedded::publish() {
   const bool lent = !writable_.empty();
+  changed_ = changed_ || written_ || lent;
   if (!member_->many()) std::erase_if(writable_, [](const auto& w) { return w.expired(); });
   if (written_ || lent) opening_->trainer->publish();
   written_ = false;
@@ -251,6 +274,8 @@ eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
   std::optional<Batch> given;
   try {
     need_started();
+    if (!run_)
+      throw Unsupported("nothing is trained in this session", "open it without ENG_SESSION_FORWARD (train=False)");
   } catch (...) {
     refuse_all(fields);
     throw;
@@ -306,8 +331,10 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
   const auto rows = static_cast<size_t>(trainer.cut().rows), length = static_cast<size_t>(opening_->data->length());
   if (!fields.empty()) given = batch(fields, {0, opening_->data->length()});
   if (!given && !opening_->data->info().validation_samples)
-    throw Error(Exit::usage, "nothing is held out, and no batch was given",
-                "give a batch, or set data.validation, for example 0.05");
+    throw Error(Exit::usage,
+                forward() ? "[data] is not opened where nothing is trained, and no batch was given"
+                          : "nothing is held out, and no batch was given",
+                forward() ? "give a batch" : "give a batch, or set data.validation, for example 0.05");
   const char* program = opening_->setup.plan.sites.empty() ? "eval" : eval_with_sites;
   const Turn turn(Turn::For::program);
   const eng_eval_result result = sound([&] {
@@ -346,26 +373,11 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
   return result;
 }
 
-void Embedded::logits(std::span<const eng_tensor_in> fields) {
-  try {
-    need_started();
-    if (!request_.readable.logits)
-      throw Unsupported("this session was opened without logits", "open it with ENG_SESSION_LOGITS (logits=True)");
-  } catch (...) {
-    refuse_all(fields);
-    throw;
-  }
-  const Batch one = batch(fields, {opening_->trainer->cut().rows, opening_->data->length(), false});
-  const Turn turn(Turn::For::program);
-  sound([&] {
-    publish();
-    opening_->trainer->logits(one);
-  });
-}
-
 void Embedded::save() {
   need_sound();
-  if (!run_) throw Error(Exit::usage, "the session is not started: there is nothing to save");
+  if (!run_)
+    throw Error(Exit::usage, forward() ? "nothing is trained in this session: there is nothing to save"
+                                       : "the session is not started: there is nothing to save");
   const Turn turn(Turn::For::setup);
   if (!request_.files) return run_->save();  // it says what is wrong
   sound([&] { run_->save(); });

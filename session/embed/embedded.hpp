@@ -9,6 +9,7 @@
 #include "session/embed/incoming.hpp"
 #include "session/embed/owner.hpp"
 #include "session/run/run.hpp"
+#include "session/text/decoder.hpp"
 
 namespace eng {
 
@@ -27,7 +28,11 @@ class Embedded {
   eng_step_result step(std::span<const eng_tensor_in> fields);
   eng_eval_result evaluate(std::span<const eng_tensor_in> fields, int64_t batches);
   void logits(std::span<const eng_tensor_in> fields);
+  void score(const eng_score_request& request);
+  void set_rate(double rate);
   void generate(const eng_generate_request& request);
+  // That of [data]. Throws Error(Exit::usage) if there is none.
+  const Tokenizer& tokenizer();
   eng_tensor_info tensor(uint64_t index) const;
   DLManagedTensorVersioned* take(const std::string& name, const std::string& role, uint32_t flags);
   void write(const std::string& name, const std::string& role, const eng_tensor_in& value, uint32_t flags);
@@ -47,6 +52,9 @@ class Embedded {
     DLDevice device{kDLCPU, 0};
   };
   void open(Opened given);
+  bool forward() const { return request_.readable.forward; }
+  bool started() const { return lent_ != nullptr; }
+  void start_forward();
   void need_started();
   void need_sound() const;
   // A failure while all ranks work together leaves the session unusable.
@@ -60,6 +68,7 @@ class Embedded {
     }
   }
   void publish();
+  std::unique_ptr<Decoder> decoder(int64_t length);
   Place place(const View& view) const;
   const Tensor& find(const std::string& name, const std::string& role) const;
   DLManagedTensorVersioned* copy_of(const Tensor& tensor);
@@ -75,12 +84,16 @@ class Embedded {
   bool many_ = false;  // it holds the place of the process's session of several ranks
   std::optional<Member> member_;
   std::optional<Opening> opening_;    // all that is read and written; complete once it is started
-  std::unique_ptr<Run> run_;          // makes the steps; there once it is started
+  std::unique_ptr<Run> run_;          // makes the steps; there once it is started, unless nothing is trained
   std::vector<TensorShare> tensors_;  // of the plan: what a reader and a writer name
   std::shared_ptr<const Lent> lent_;  // the memory, while the session is open or a tensor is out
   std::vector<std::weak_ptr<const void>> writable_;
   bool written_ = false;  // since the weights were published
-  bool broken_ = false;   // something failed: it can only be closed
+  std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<Decoder> kept_;  // of the last text, where nothing is trained
+  int64_t kept_length_ = 0;        // its positions
+  bool changed_ = false;           // the weights, since then
+  bool broken_ = false;            // something failed: it can only be closed
   std::atomic<bool> stop_{false};
   std::string directory_;
 };

@@ -12,6 +12,7 @@ void check(const eng_generate_request& r) {
   const auto refuse = [](const std::string& text) { throw Error(Exit::usage, text); };
   if (!!r.prompt + (r.n_ids > 0) != 1) refuse("exactly one of prompt and ids must be given");
   if (r.n_ids && !r.ids) refuse("ids is NULL");
+  if (r.max_length < 0) refuse(fmt::format("max_length = {} is below 0", r.max_length));
   if (r.tokens < 1) refuse(fmt::format("tokens = {} is below 1", r.tokens));
   if (r.top_k < 0) refuse(fmt::format("top_k = {} is below 0", r.top_k));
   if (!(r.temperature >= 0)) refuse(fmt::format("temperature = {} is below 0", r.temperature));
@@ -21,16 +22,54 @@ void check(const eng_generate_request& r) {
 
 }  // namespace
 
+const Tokenizer& Embedded::tokenizer() {
+  need_sound();
+  if (tokenizer_) return *tokenizer_;
+  const Config& config = opening_->opened.config;
+  const Section& data = config.section("data");
+  if (!data.has("tokenizer") || data.string("tokenizer").empty())
+    throw Error(Exit::usage, "this session has no tokenizer", "set data.tokenizer, for example \"bytes\", or use ids");
+  const Turn turn(Turn::For::setup);
+  return tokenizer_.emplace(*opening_->opened.registry, data.string("tokenizer"), config.base_dir());
+}
+
+// With copies of the present weights.
+std::unique_ptr<Decoder> Embedded::decoder(int64_t length) {
+  const Config& config = opening_->opened.config;
+  const Turn turn(Turn::For::setup);
+  kept_.reset();
+  Setup setup = make_setup(config, *opening_->opened.registry, length);
+  setup.stored = setup.plan.tensors.size();
+  auto out = std::make_unique<Decoder>(config, *opening_->opened.registry,
+                                       std::make_shared<const Setup>(std::move(setup)), length, "ask for fewer tokens");
+  const Fill fill = out->fill();
+  sound([&] {
+    for (const TensorShare& to : parameters(out->setup().plan)) {
+      const Tensor& t = find(to.name, to.role);
+      const uint64_t all = element_count(t.desc), most = (uint64_t{1} << 20) / dtype_size(t.desc.dtype);
+      std::vector<char> raw, ready;
+      for (uint64_t at = 0; at < all; at += most) {
+        const uint64_t some = std::min(most, all - at);
+        raw.resize(some * dtype_size(t.desc.dtype)), ready.resize(some * dtype_size(to.dtype));
+        gather(t, at, some, raw.data());
+        convert(t.desc.dtype, raw.data(), to.dtype, ready.data(), some);
+        fill(to, at, some, ready.data());
+      }
+    }
+  });
+  out->ready();
+  return out;
+}
+
 void Embedded::generate(const eng_generate_request& r) {
   check(r);
   need_started();
   const Config& config = opening_->opened.config;
   const Section& data = config.section("data");
-  std::optional<Tokenizer> tokenizer;
-  if (r.tokenizer)
-    tokenizer.emplace(*opening_->opened.registry, r.tokenizer, std::filesystem::current_path());
-  else if (data.has("tokenizer") && !data.string("tokenizer").empty())
-    tokenizer.emplace(*opening_->opened.registry, data.string("tokenizer"), config.base_dir());
+  std::optional<Tokenizer> other;
+  if (r.tokenizer) other.emplace(*opening_->opened.registry, r.tokenizer, std::filesystem::current_path());
+  const bool own = data.has("tokenizer") && !data.string("tokenizer").empty();
+  const Tokenizer* const tokenizer = other ? &*other : own ? &this->tokenizer() : nullptr;
   if (r.prompt && !tokenizer)
     throw Error(Exit::usage, "there is no tokenizer for the prompt", "name one, such as \"bytes\", or give ids");
   std::vector<int32_t> ids(r.ids, r.ids + r.n_ids);
@@ -41,51 +80,35 @@ void Embedded::generate(const eng_generate_request& r) {
     if (id < 0 || id >= model.vocabulary)
       throw Error(Exit::usage, fmt::format("the prompt has id {}, the model has {} ids", id, model.vocabulary));
   const auto n = static_cast<int64_t>(ids.size());
-  const int64_t limit = model.max_length ? model.max_length : n + r.tokens;
+  if (r.max_length && model.max_length && r.max_length > model.max_length)
+    throw Error(Exit::usage, fmt::format("max_length = {} is more than the {} positions of the model", r.max_length,
+                                         model.max_length));
+  const int64_t limit = r.max_length ? r.max_length : model.max_length ? model.max_length : n + r.tokens;
   if (n >= limit)
     throw Error(Exit::usage, fmt::format("the prompt has {} tokens, which leaves no room for new ones within the {} "
-                                         "positions of the model",
-                                         n, limit));
-  const int64_t length = std::min(limit, n + r.tokens);
-  std::unique_ptr<Decoder> decoder;
+                                         "positions of the {}",
+                                         n, limit, r.max_length ? "sequence" : "model"));
+  const int64_t length = std::min(limit, n + r.tokens), positions = r.max_length ? r.max_length : length;
+  if (!kept_ || kept_length_ != positions || changed_ || written_ || !writable_.empty())
+    kept_ = decoder(positions), kept_length_ = positions, changed_ = false;
+  else
+    kept_->reset();
   struct GiveBack {  // a decoder goes as it came: alone
     std::unique_ptr<Decoder>& what;
+    const bool keep;
     ~GiveBack() {
+      if (keep) return;
       const Turn turn(Turn::For::setup);
       what.reset();
     }
-  } give_back{decoder};
-  {
-    const Turn turn(Turn::For::setup);
-    Setup setup = make_setup(config, *opening_->opened.registry, length);
-    setup.stored = setup.plan.tensors.size();
-    decoder =
-        std::make_unique<Decoder>(config, *opening_->opened.registry, std::make_shared<const Setup>(std::move(setup)),
-                                  length, "ask for fewer tokens");
-    const Fill fill = decoder->fill();
-    sound([&] {
-      for (const TensorShare& to : parameters(decoder->setup().plan)) {
-        const Tensor& t = find(to.name, to.role);
-        const uint64_t all = element_count(t.desc), most = (uint64_t{1} << 20) / dtype_size(t.desc.dtype);
-        std::vector<char> raw, ready;
-        for (uint64_t at = 0; at < all; at += most) {
-          const uint64_t some = std::min(most, all - at);
-          raw.resize(some * dtype_size(t.desc.dtype)), ready.resize(some * dtype_size(to.dtype));
-          gather(t, at, some, raw.data());
-          convert(t.desc.dtype, raw.data(), to.dtype, ready.data(), some);
-          fill(to, at, some, ready.data());
-        }
-      }
-    });
-    decoder->ready();
-  }
+  } give_back{kept_, forward()};
   const auto feed = [&](std::span<const int32_t> some) {
     const Turn turn(Turn::For::program);
-    decoder->feed(some);
+    kept_->feed(some);
   };
   feed(ids);
   const int64_t known = tokenizer ? std::min(model.vocabulary, tokenizer->info().vocabulary) : model.vocabulary;
-  const auto logits = decoder->logits().first(static_cast<size_t>(known));
+  const auto logits = kept_->logits().first(static_cast<size_t>(known));
   const std::set<int32_t> ends = tokenizer ? ends_of_text(*tokenizer, text_directories(config)) : std::set<int32_t>();
   Sampler sampler({r.temperature, r.top_k, r.top_p, r.seed});
   for (int64_t k = 0; n + k < length; ++k) {

@@ -277,7 +277,7 @@ Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, c
     for (size_t r = 0; r < n; ++r)
       fill(length, segments ? segments + r * t : nullptr, out.others[f - 2].data() + r * t * sizeof(int32_t));
   }
-  data.check(out);
+  data.check(out, length);
   return out;
 }
 

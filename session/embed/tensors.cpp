@@ -84,7 +84,7 @@ const Tensor& Embedded::find(const std::string& name, const std::string& role) c
 }
 
 eng_tensor_info Embedded::tensor(uint64_t index) const {
-  if (!run_) throw Error(Exit::usage, "the session is not started: it has no tensors");
+  if (!started()) throw Error(Exit::usage, "the session is not started: it has no tensors");
   const Plan& plan = opening_->setup.plan;
   if (index >= plan.tensors.size())
     throw NotFound(fmt::format("there is no tensor {}: there are {}", index, plan.tensors.size()));

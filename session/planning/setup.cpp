@@ -4,8 +4,10 @@
 #include <functional>
 #include <numeric>
 
+#include "core/memory/layout.hpp"
 #include "core/plan/planner.hpp"
 #include "core/rewrite/recompute.hpp"
+#include "core/verify/verify.hpp"
 #include "session/data/fields.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/heads.hpp"
@@ -15,11 +17,11 @@
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
+#include "session/planning/notes.hpp"
 #include "session/planning/packed.hpp"
 #include "session/planning/schedule.hpp"
 #include "session/planning/shown.hpp"
 #include "session/plugins/pins.hpp"
-#include "session/ranks/groups.hpp"
 
 namespace eng {
 
@@ -39,43 +41,6 @@ static Recompute recompute_of(const Section& section) {
   for (const auto& [key, kind] : {std::pair("every", Kind::every), {"blocks", Kind::blocks}, {"budget", Kind::budget}})
     if (section.given(key)) return {kind, static_cast<uint64_t>(section.integer(key))};
   return {section.string("policy") == "full" ? Kind::full : Kind::none};
-}
-
-// The keys are the same for every strategy and number of ranks, so a key without effect is not an error.
-static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
-  std::vector<std::string> notes;
-  const bool alone = plan.ranks.data_size() == 1;
-  // Pieces on their way to or from a tier follow [zero], too.
-  const bool tiers = plan.first_tier < plan.arenas.size();
-  const bool leases =
-      std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& b) { return b.line == Line::leases; });
-  for (const auto& [key, setting] : zero.settings())
-    if (setting.given && (alone ? setting.value != Value(std::string("none")) && (!tiers || key == "plugin")
-                                : key == "prefetch" && !leases))
-      notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
-  return notes;
-}
-
-// A policy that changes values on purpose: nothing else would say so.
-static void note_lossy(const Policy& policy, std::vector<std::string>& notes) {
-  if (policy.table.flags & ENG_AXIS_LOSSY)
-    notes.push_back(
-        fmt::format("{}.plugin = \"{}\" is lossy: it changes values that it moves, so results are not those "
-                    "of a run without it",
-                    policy.kind, policy.name));
-}
-
-// More threads than a control group allows on this machine, where the plan would run.
-static void note_threads(const Config& config, const Target& target, int64_t ranks, std::vector<std::string>& notes) {
-  if (target.card) return;
-  const CpuQuota quota = cpu_quota();
-  for (const char* name : {"device", "host"}) {
-    const Section& section = config.section(name);
-    if (!section.settings().count("threads") || !section.given("threads")) continue;
-    const int64_t threads = std::max<int64_t>(1, section.integer("threads"));
-    if (std::string note = quota_note(fmt::format("{}.threads", name), threads, ranks, quota); !note.empty())
-      notes.push_back(std::move(note));
-  }
 }
 
 // The optimizer sees the parameters of a block as one row, and rows have at most 2^40 elements.
@@ -124,14 +89,6 @@ static Model trace(const Section& section, const eng_model& table, int64_t rows,
   }
 }
 
-// A model can compute positions beyond its maximum, but its texts are bad there.
-static void note_length(const Section& model, int64_t length, int64_t limit, std::vector<std::string>& notes) {
-  if (!limit || length <= limit) return;
-  notes.push_back(fmt::format("train.sequence_length = {} is {:.3g} times the {} positions of the model{}", length,
-                              static_cast<double>(length) / static_cast<double>(limit), limit,
-                              model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
-}
-
 // A job adds up losses of windows and divides them by labels.
 static void need_labels(const Model& model, const Config& config, Registry& registry) {
   if (has_weighted_mean(config, registry))
@@ -167,19 +124,6 @@ static std::string owner_of_unknown_op(const std::string& message, const Registr
       if (file.refused.empty() && message.find(before + file.description.id + ".") != std::string::npos)
         return file.path.string();
   return "";
-}
-
-// The ops that the device leaves to another one; "" if it leaves none.
-static std::string left_ops(const Plan& plan, const Kernels& kernels) {
-  std::set<std::string> all, left;
-  for (const Call& call : plan.calls) {
-    if (call.op->collective || call.storage || call.on_host) continue;
-    all.insert(call.op->id);
-    if (&kernels.serving(call) != &kernels) left.insert(call.op->id);
-  }
-  if (left.empty()) return "";
-  return fmt::format("device {} leaves {} of {} ops to device {}: {}", kernels.device(), left.size(), all.size(),
-                     kernels.fallback()->device(), fmt::join(left, ", "));
 }
 
 namespace {
@@ -231,44 +175,50 @@ static void make_policies(Setup& s, const Asked& a) {
         optimizer, {a.section("train").integer("steps"), make_schedule(a.config, a.registry).peak});
 }
 
-// Loads all plugins whose ops the model may have, then traces it: up to what is recomputed.
-static void make_model(Setup& s, const Asked& a) {
+// Traces the model: up to what is recomputed. `other`: for samples of another length than the configuration's.
+static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& notes, int64_t other = 0) {
   const Section &train = a.section("train"), &model = a.section("model");
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
-  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(table.declare));
-  // A strategy may bring ops, too.
-  if (a.world.size > 1) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
-  if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
   const std::string described = s.kernels ? "" : s.target.device;
-  const bool scores = a.readable.reference;
+  const bool scores = a.readable.reference, plain = a.generate || a.readable.forward;
   const std::vector<Transform> transforms =
       scores ? std::vector<Transform>() : make_transforms(a.config, a.registry, described);
-  Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, a.generate == 0);
+  Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, !plain);
   loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.world.size;
   load_ops(a.registry);
-  Offered offered = offered_fields(a.config, a.registry, a.generate > 0);
+  Offered offered = offered_fields(a.config, a.registry, plain);
   add_fields(offered, a.readable.fields);
   const int32_t dtype = s.precision.dtype(ENG_ROLE_ACT);
   const bool runs = a.use == Use::run;
   Offered with = offered;
-  const bool alone = a.generate || scores;
+  const bool alone = plain || scores;
   std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
   if (reference) reference->training = a.training;
-  s.model = trace(model, table, a.generate ? 1 : train.integer("micro_batch"),
-                  a.generate ? a.generate : train.integer("sequence_length"), dtype,
-                  a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss,
-                  reference, a.generate ? 1 : s.target.head_rows);
+  const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
+  Model out = trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, dtype,
+                    a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss,
+                    reference, a.generate ? 1 : s.target.head_rows);
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
-  if (!scores || base)
-    choose_packed(s.model, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
-  if (!alone) need_stored(s.model, a.config);
-  check_blocks(s.model, model);
-  if (a.readable.job) need_labels(s.model, a.config, a.registry);
-  if (a.readable.traced) a.readable.traced(s.model);
-  need_fields(a.readable.fields, s.model);
-  if (!alone) compare_fields(offered, s.model, a.config, s.notes);
-  if (a.training) recompute(s.model, recompute_of(a.section("recompute")));
+  if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
+  if (!alone) need_stored(out, a.config);
+  check_blocks(out, model);
+  if (a.readable.job) need_labels(out, a.config, a.registry);
+  if (a.readable.traced && !other) a.readable.traced(out);
+  need_fields(a.readable.fields, out);
+  if (!alone) compare_fields(offered, out, a.config, notes);
+  if (a.training) recompute(out, recompute_of(a.section("recompute")));
+  return out;
+}
+
+// Loads all plugins whose ops the model may have, then traces it.
+static void make_model(Setup& s, const Asked& a) {
+  const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, a.section("model").string("plugin"));
+  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(table.declare));
+  // A strategy may bring ops, too.
+  if (a.world.size > 1) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
+  if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
+  s.model = model_of(s, a, s.notes);
 }
 
 // The sharding, and the flags of the communicator if its file is there: its table says so, the ranks are not needed.
@@ -333,7 +283,7 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   request.keep_gradients = a.readable.gradients || job;
   request.job = job;
   request.logits = a.readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
-  if (request.logits && s.model.reference_blocks)
+  if ((request.logits || !a.readable.lengths.empty()) && s.model.reference_blocks)
     throw Error(Exit::usage, "logits cannot be read beside training with a reference",
                 "remove [reference] and its loss");
   request.activations = select_activations(
@@ -350,11 +300,34 @@ static void share_update(Setup& s, const Asked& a, PlanRequest& request) {
   s.offload.device_share = request.offload.device_share = best_device_share(request, nominal_machine(machine));
 }
 
+// A plan with forwards of other lengths. The request refers to the model of `s`.
+static void plan_shapes(Setup& s, const Asked& a, PlanRequest request) {
+  s.plan = emit_plan(request);
+  Shapes shapes(s.plan);
+  request.accumulate = 1;
+  request.evaluate = false, request.logits = true;
+  request.activations.clear(), request.observers.clear();
+  for (const int64_t length : std::set<int64_t>(a.readable.lengths.begin(), a.readable.lengths.end())) try {
+      std::vector<std::string> told;
+      Model model = model_of(s, a, told, length);
+      std::swap(s.model, model);
+      s.shapes.push_back(shapes.add(emit_plan(request), length));
+      std::swap(s.model, model);
+    } catch (const Error& e) {
+      throw Error(e.exit(), fmt::format("the forward of {} tokens: {}", length, e.what()), e.help());
+    }
+  place_buffers(s.plan);
+  verify(s.plan);
+}
+
 // Makes the plan, and what follows from it.
 static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   const bool sketch = a.use == Use::sketch;
   share_update(s, a, request);
-  s.plan = sketch ? emit_plan(request) : make_plan(request);
+  if (a.readable.lengths.empty())
+    s.plan = sketch ? emit_plan(request) : make_plan(request);
+  else
+    plan_shapes(s, a, request);
   if (sketch) bound_arenas(s.plan);
   if (s.offload.update_on_host && request.traits.discrete && !sketch) {
     const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(a.registry, a.section("host"));
@@ -429,11 +402,11 @@ static Setup make(const Asked& a) {
 
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
                  const Communicator* comm, const Readable& readable) {
-  return make({config, registry, generate == 0, generate, world, comm, Use::run, readable});
+  return make({config, registry, !generate && !readable.forward, generate, world, comm, Use::run, readable});
 }
 
 Setup make_plan_only(const Config& config, Registry& registry, const World& world, const Readable& readable) {
-  return make({config, registry, true, 0, world, nullptr, Use::plan, readable});
+  return make({config, registry, !readable.forward, 0, world, nullptr, Use::plan, readable});
 }
 
 Setup make_sketch(const Config& config, Registry& registry, const World& world) {

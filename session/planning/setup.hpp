@@ -9,6 +9,7 @@
 #include "session/config/config.hpp"
 #include "session/model/observers.hpp"
 #include "session/planning/offload.hpp"
+#include "session/planning/shapes.hpp"
 #include "session/planning/shares.hpp"
 
 namespace eng {
@@ -36,6 +37,7 @@ struct Setup {
   uint64_t job = 0;             // bytes of host memory that a job takes
   uint64_t kept = 0;            // bytes on disk of what it keeps
   uint64_t stored = 0;          // tensors of the weights, if they are only read
+  std::vector<Shape> shapes;    // forwards of other lengths, the shortest first
   // The plan of the texts that observers ask for, with kernels and memory of its own, for the first rank; or null.
   std::shared_ptr<const Setup> sampling = {};
 };
@@ -49,6 +51,10 @@ struct Readable {
   // In place of [loss] and without [[transforms]]: the model that [reference] from names. Its head keeps the
   // log-probabilities of the labels, (B, T), as its only activation.
   bool reference = false;
+  std::vector<int64_t> lengths = {};  // of further forwards to the logits, of as many rows: Setup::shapes
+  int64_t sequences = 1;  // that are generated at a time
+  // Nothing is trained: there are only weights, and forwards of the model itself, without [loss] and [reference].
+  bool forward = false;
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
   std::function<void(const Model&)> traced = {};  // called before the model is planned: what it refuses costs no plan

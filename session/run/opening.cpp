@@ -23,7 +23,7 @@ void Opening::tell(const std::vector<std::string>& notes) const {
 void Opening::join() {
   Config& config = opened.config;
   if (!member_.has_parent()) tell(config.notes());  // a parent has printed them
-  has_source_ = !options_.without_data || config.has_data();
+  has_source_ = !options_.no_data && (!options_.without_data || config.has_data());
   if (has_source_) config.require("data");
   refuse_described(config);
   member_.join(*opened.registry, config);

@@ -29,6 +29,8 @@ struct OpeningOptions {
   bool trains = true;
   // True if a configuration without [data] will do: every step is then given its batch.
   bool without_data = false;
+  // True: [data] is not opened, and batches are given.
+  bool no_data = false;
   // Called before Data is constructed; empty: the file must exist.
   BuildData build_data = {};
 };

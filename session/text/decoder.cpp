@@ -15,6 +15,7 @@ namespace eng {
 Decoder::Decoder(const Config& config, Registry& registry, std::shared_ptr<const Setup> setup, int64_t length,
                  const std::string& advice)
     : setup_(std::move(setup)),
+      rows_(static_cast<size_t>(setup_->model.micro_batch)),
       length_(length),
       device_(registry, setup_->kernels->device(), config.section("device")) {
   const eng_device_info& info = setup_->kernels->info();
@@ -40,26 +41,34 @@ void Decoder::reset() {
 }
 
 void Decoder::feed(std::span<const int32_t> tokens) {
+  const size_t all = tokens.size() / rows_;
+  size_t at = 0;
   for (int64_t n = prefill; n >= least_prefill; n /= 2)
-    while (tokens.size() > static_cast<size_t>(n) && length_ > n) tokens = run(prefill_program(n), tokens, n);
-  while (!tokens.empty()) tokens = run("decode", tokens, 1);
-  const std::span<const float> logits = this->logits();
-  if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
-    throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
-                "the weights contain values that are not finite, or too large for the number format");
+    for (; all - at > static_cast<size_t>(n) && length_ > n; at += static_cast<size_t>(n))
+      run(prefill_program(n), tokens, at, n);
+  for (; at < all; ++at) run("decode", tokens, at, 1);
+  for (size_t row = 0; row < rows_; ++row) {
+    const std::span<const float> logits = this->logits(row);
+    if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
+      throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
+                  "the weights contain values that are not finite, or too large for the number format");
+  }
 }
 
-std::span<const float> Decoder::logits() const {
+std::span<const float> Decoder::logits(size_t row) const {
   const View& view = setup_->plan.next_logits;
-  return {executor_->host<float>(view), static_cast<size_t>(count(view.desc))};
+  const size_t n = static_cast<size_t>(count(view.desc)) / rows_;
+  return {executor_->host<float>(view) + row * n, n};
 }
 
-std::span<const int32_t> Decoder::run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
-  std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_->plan.field("tokens")));
+// On tokens [from, from + n) of each row.
+void Decoder::run(const std::string& program, std::span<const int32_t> tokens, size_t from, int64_t n) {
+  const size_t all = tokens.size() / rows_;
+  int32_t* to = executor_->host<int32_t>(setup_->plan.field("tokens"));
+  for (size_t row = 0; row < rows_; ++row) to = std::copy_n(tokens.data() + row * all + from, n, to);
   executor_->host<int64_t>(setup_->plan.host_counters)[ENG_C_POSITION] = position_;
   executor_->run(program);
   position_ += n;
-  return tokens.subspan(static_cast<size_t>(n));
 }
 
 std::set<int32_t> ends_of_text(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& directories) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The next token of one sequence, position after position.
+// The next tokens of sequences, position after position.
 #pragma once
 
 #include <set>
@@ -21,18 +21,23 @@ class Decoder {
   // The weights: fill() takes elements of the parameters of setup().plan, ready() ends that.
   Fill fill();
   void ready() { executor_->run("publish"); }
-  // Begins another sequence.
+  // Begins other sequences.
   void reset();
 
-  // Appends `tokens` to the sequence; afterwards `logits` are those of the next token. Throws Error(Exit::numerics).
+  // The sequences, all at the same position: Readable::sequences of the setup.
+  size_t rows() const { return rows_; }
+  // Appends as many tokens to each sequence, (rows, n); afterwards `logits` are those of the next token. Throws
+  // Error(Exit::numerics).
   void feed(std::span<const int32_t> tokens);
-  std::span<const float> logits() const;
+  std::span<const float> logits(size_t row = 0) const;
   int64_t position() const { return position_; }
+  int64_t length() const { return length_; }
   const Setup& setup() const { return *setup_; }
 
  private:
-  std::span<const int32_t> run(const std::string& program, std::span<const int32_t> tokens, int64_t n);
+  void run(const std::string& program, std::span<const int32_t> tokens, size_t from, int64_t n);
   const std::shared_ptr<const Setup> setup_;
+  const size_t rows_;
   int64_t length_, position_ = 0;
   Device device_;
   Host host_;

@@ -90,6 +90,18 @@ void Trainer::upload_table(int64_t steps) {
   }
 }
 
+// A step reads the numbers of the update that it tries to make.
+void Trainer::upload_rate() {
+  const auto value = static_cast<float>(rate());
+  const auto row = static_cast<uint64_t>(updates_ * setup_.plan.table.desc.dims[1]);
+  executor_.upload(setup_.plan.table, row * sizeof(float), &value, sizeof(value));
+}
+
+void Trainer::set_rate(std::optional<double> rate) {
+  rate_ = rate;
+  upload_rate();
+}
+
 void Trainer::upload_counters(int64_t step, int64_t updates) {
   int64_t counters[ENG_C_COUNT] = {};
   counters[ENG_C_STEP] = step, counters[ENG_C_UPDATES] = updates;
@@ -215,16 +227,17 @@ Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
 }
 
 // The first rows of what the next program copies in.
-void Trainer::stage(const Batch& batch) {
-  const std::vector<Input>& fields = setup_.plan.fields;
+void Trainer::stage(const Batch& batch, const std::vector<Input>& fields) {
   std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(fields[0].view));
-  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(fields[1].view));
+  if (fields[1].view.buffer)
+    std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(fields[1].view));
   for (size_t f = 2; f < fields.size(); ++f)
     std::copy(batch.others[f - 2].begin(), batch.others[f - 2].end(), executor_.host<char>(fields[f].view));
 }
 
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = SteadyClock::now();
+  if (rate_) upload_rate();
   stage(batch);
   const bool counts_any = agreed.divisor > 0;
   executor_.host<float>(setup_.plan.inputs)[0] = counts_any ? 1.0f / static_cast<float>(agreed.divisor) : 0.0f;
@@ -260,7 +273,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.terms = term_means(setup_.plan, sums, counts);
   observe(values, m);
   m.grad_norm = norm;
-  m.lr = schedule_.at(update);
+  m.lr = rate_ ? *rate_ : schedule_.at(update);
   m.loss_scale = loss_scale_;
   m.skipped = skipped;
   m.step_seconds = since(start) + data_wait;
@@ -377,11 +390,11 @@ void Trainer::job_program(uint32_t k, const float* scalars, int64_t counter) {
   executor_.run(eng::job_program(k));
 }
 
-void Trainer::logits(const Batch& batch) {
+void Trainer::logits(const Batch& batch, const Shape* shape) {
   settle();
   if (setup_.plan.publishes_late) executor_.run("publish");
-  stage(batch);
-  executor_.run("logits");
+  stage(batch, shape ? shape->fields : setup_.plan.fields);
+  executor_.run(shape ? shape->program : "logits");
 }
 
 void Trainer::save_into(const std::filesystem::path& checkpoints) {

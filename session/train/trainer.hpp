@@ -108,11 +108,15 @@ class Trainer {
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.
   std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
+  // The learning rate of the next steps, instead of the schedule's; none: the schedule's. Checkpoints do not keep it.
+  void set_rate(std::optional<double> rate);
+  // That of the next step.
+  double rate() const { return rate_.value_or(schedule_.at(updates_ + 1)); }
   // This rank's rows of one micro-batch, (rows, T); they are the held-out data of no source. `program`: "eval", or
   // eval_with_sites, which keeps activations too.
   Evaluation evaluate(const Batch& batch, const char* program = "eval");
-  // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits.
-  void logits(const Batch& batch);
+  // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits; or those of a shape.
+  void logits(const Batch& batch, const Shape* shape = nullptr);
   // For a plan with a job. The gradients of one batch of all ranks, of which this is the divisor: they stay. Returns
   // the mean loss. Random ops draw as in a first step.
   double gradients(const Batch& batch, double divisor);
@@ -153,12 +157,14 @@ class Trainer {
 
  private:
   void upload_table(int64_t steps);
+  void upload_rate();
   bool reference_begins() const;
   void fill_reference();
   void upload_counters(int64_t step, int64_t updates);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
-  void stage(const Batch& batch);
+  void stage(const Batch& batch) { stage(batch, setup_.plan.fields); }
+  void stage(const Batch& batch, const std::vector<Input>& fields);
   struct Sums {
     uint64_t tokens = 0, sequences = 0;
     double divisor = 0;          // Batch::divisor
@@ -192,6 +198,7 @@ class Trainer {
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
   bool settled_ = true;                      // nothing is left of the last step's update
   double loss_scale_ = 1;                    // of the last step
+  std::optional<double> rate_;               // set_rate
   uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
   double seconds_at_peak_;                   // of one device per token; 0: unknown
   std::string last_checkpoint_;

@@ -59,6 +59,41 @@ TEST_CASE("a run continues a text", "[cli]") {
     // Text that begins as a stop text does and goes on otherwise is shown.
     CHECK(generate({"--tokens", "40", "--temperature", "0", "--stop", text.substr(0, 40) + "?"}).out == text);
   }
+  SECTION("several prompts: each gets its own text") {
+    const std::vector<std::string> prompts = {"The ", "x", read(scratch / "text.txt").substr(0, 90),
+                                              "A longer prompt "};
+    std::string json;
+    for (const std::string& prompt : prompts)
+      json += (json.empty() ? Json(prompt) : Json{{"prompt", prompt}, {"id", 3}}).dump() + "\n";
+    scratch.write("prompts.txt", "The \r\nx\nA longer prompt");
+    scratch.write("prompts.jsonl", json);
+    for (const char* batch : {"1", "3"}) {
+      const Result all = engine(scratch, {"generate", "run", "--prompts", "prompts.jsonl", "--batch", batch, "--tokens",
+                                          "20", "--temperature", "0"});
+      INFO(all.err);
+      REQUIRE(all.exit == 0);
+      CHECK(has(all.err, "4 prompts of " + std::to_string(4 + 1 + 90 + 16) + " tokens, generated 80 tokens"));
+      std::istringstream lines(all.out);
+      std::string line;
+      for (const std::string& prompt : prompts) {
+        REQUIRE(static_cast<bool>(std::getline(lines, line)));
+        const Json one = Json::parse(line);
+        CHECK(one.at("prompt") == prompt);
+        CHECK(one.at("end") == "tokens");
+        const Result alone = engine(scratch, {"generate", "run", prompt, "--tokens", "20", "--temperature", "0"});
+        CHECK(one.at("text").get<std::string>() + "\n" == alone.out);
+      }
+      CHECK_FALSE(static_cast<bool>(std::getline(lines, line)));
+    }
+    const Result limited =
+        engine(scratch, {"generate", "run", "--prompts", "prompts.txt", "--max-length", "18", "--ids"});
+    INFO(limited.err);
+    REQUIRE(limited.exit == 0);
+    const Json first = Json::parse(limited.out.substr(0, limited.out.find('\n')));
+    CHECK(first.at("end") == "length");
+    CHECK(first.at("prompt_ids") == Json({84, 104, 101, 32}));
+    CHECK(first.at("ids").size() == 14);
+  }
   SECTION("another tokenizer") {
     CHECK(generate({"--tokens", "9", "--tokenizer", "bytes"}).out == generate({"--tokens", "9"}).out);
     const Result none = engine(scratch, {"generate", "run", "The ", "--tokenizer", "nowhere"});
@@ -79,6 +114,15 @@ TEST_CASE("a run continues a text", "[cli]") {
       CHECK(result.out.empty());
     };
     refused({"run"}, 2, "prompt is required");
+    scratch.write("empty.txt", "one\n\ntwo\n");
+    scratch.write("wrong.jsonl", "{\"text\": \"one\"}\n");
+    scratch.write("long.txt", "x\n" + std::string(2048, 'x') + "\n");
+    refused({"run", "The ", "--prompts", "empty.txt"}, 2, "there is a prompt, and --prompts");
+    refused({"run", "--prompts", "nowhere.txt"}, 2, "nowhere.txt");
+    refused({"run", "--prompts", "empty.txt"}, 2, "empty.txt:2 is empty");
+    refused({"run", "--prompts", "wrong.jsonl"}, 2, "wrong.jsonl:1 is neither a JSON text nor an object");
+    refused({"run", "--prompts", "long.txt"}, 2, "prompt 2 of long.txt: the prompt has 2048 tokens");
+    refused({"run", "--prompts", "long.txt", "--batch", "0"}, 2, "--batch 0 is below 1");
     refused({"run", ""}, 2, "the prompt is empty");
     refused({"run", "The ", "--max-length", "4"}, 2,
             "the prompt has 4 tokens, which leaves no room for new ones within --max-length 4");

@@ -37,8 +37,8 @@ class Words(Case):
         run = self.open()
         with self.assertRaisesRegex(TypeError, "generate.* did you mean `temperature`"):
             run.generate("plan", temprature=1)
-        with self.assertRaisesRegex(AttributeError, "no attribute `lr`.*optimizer.learning_rate"):
-            run.lr = 1e-3
+        with self.assertRaisesRegex(AttributeError, "no attribute `rate`.*optimizer.learning_rate"):
+            run.rate = 1e-3
         with self.assertRaisesRegex(AttributeError, "did you mean `evaluate`"):
             run.evaluat = 1
         with self.assertRaisesRegex(AttributeError, "`steps` of a run can only be read"):

@@ -16,23 +16,14 @@
 #include "session/run/run_dir.hpp"
 #include "session/run/waiting.hpp"
 #include "session/run/weights.hpp"
-#include "session/text/decoder.hpp"
-#include "session/text/sampler.hpp"
 #include "session/text/text_out.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/generate_prompts.hpp"
 
 namespace eng {
 namespace {
 
-struct Flags {
-  std::vector<std::string> overrides;
-  std::string target, prompt, tokenizer;
-  int64_t tokens = 128, max_length = 0;
-  Sampling sampling;
-  std::vector<std::string> stop;
-  std::optional<std::string> system;
-  bool chat = false, ids = false;
-};
+using Flags = GenerateFlags;
 
 // The model's own description. With `check`, also refuses weights of [model] from that do not fit it.
 eng_model_info model_info(const Config& config, Registry& registry, bool check) {
@@ -114,14 +105,48 @@ void check_flags(const Flags& flags) {
   if (!(s.top_p > 0 && s.top_p <= 1))
     refuse(fmt::format("--top-p {} must be above 0 and at most 1", s.top_p), "1 takes all tokens");
   if (s.top_k < 0) refuse(fmt::format("--top-k {} is below 0", s.top_k), "0 takes all tokens");
+  if (!flags.prompt_given && flags.prompts.empty())
+    refuse("prompt is required", "give the text to continue, or a file of prompts: --prompts FILE");
+  if (flags.prompt_given && !flags.prompts.empty()) refuse("there is a prompt, and --prompts", "give one of them");
+  if (flags.batch < 1)
+    refuse(fmt::format("--batch {} is below 1", flags.batch), "give the number of prompts at a time");
   if (flags.tokens < 1) refuse(fmt::format("--tokens {} is below 1", flags.tokens), "give the number of new tokens");
   if (flags.max_length < 0) refuse(fmt::format("--max-length {} is below 1", flags.max_length), "remove it");
   if (flags.system && !flags.chat) refuse("--system is the system message of a chat", "give --chat too");
   if (std::count(flags.stop.begin(), flags.stop.end(), "")) refuse("--stop is empty", "give the text to stop at");
 }
 
-int generate(const Common& common, const Flags& flags) {
+// One text, shown as it is made.
+void print_one(const Texts& texts, Decoder& decoder, const Flags& flags) {
   using Clock = std::chrono::steady_clock;
+  const std::vector<int32_t>& prompt = texts.prompts[0];
+  if (flags.ids) print_err("prompt ids: {}\n", fmt::join(prompt, " "));
+  TextOut text(flags.stop);
+  int64_t n = 0;
+  Continuation how = texts.how;
+  how.token = [&](size_t, int32_t id) {
+    ++n;
+    const std::string shown = text.add(texts.tokenizer.decode(id));
+    if (flags.ids)
+      print_out("{}{}", n > 1 ? " " : "", id);
+    else
+      write_out(shown);
+    flush_out();
+    return !text.stopped();
+  };
+  const auto start = Clock::now();
+  auto begun = start;
+  continue_texts(decoder, texts.prompts, how, [&] { begun = Clock::now(); });
+  write_out((flags.ids ? "" : text.rest()) + "\n");
+  flush_out();  // before the speeds, where both go to one file
+  const auto seconds = [](auto a, auto b) { return std::max(std::chrono::duration<double>(b - a).count(), 1e-9); };
+  print_err("prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", prompt.size(),
+            static_cast<double>(prompt.size()) / seconds(start, begun), n,
+            static_cast<double>(n) / seconds(begun, Clock::now()),
+            format_bytes(static_cast<double>(planned_peak(decoder.setup()))));
+}
+
+int generate(const Common& common, const Flags& flags) {
   check_flags(flags);
   if (!std::filesystem::is_directory(flags.target))
     throw Error(Exit::usage, flags.target + " is not a directory",
@@ -141,59 +166,49 @@ int generate(const Common& common, const Flags& flags) {
 
   const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
   const auto directories = text_directories(flags, config);
-  std::string prompt = flags.prompt == "-" ? read_prompt() : flags.prompt;
-  // A chat template already contains the special tokens.
-  if (flags.chat) prompt = written_as_chat(flags, directories, prompt);
-  std::vector<int32_t> tokens = tokenizer.encode(prompt, !flags.chat && special_tokens(flags, config));
-  if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
+  std::vector<std::string> prompts = {flags.prompt == "-" ? read_prompt() : flags.prompt};
+  if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
   const eng_model_info info = model_info(config, *registry, !run);
-  for (const int32_t id : tokens)
-    if (id >= info.vocabulary)
-      throw Error(Exit::usage, fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids",
-                                           id, info.vocabulary));
-  const auto n_prompt = static_cast<int64_t>(tokens.size());
-  const int64_t length = choose_length(flags, n_prompt, info.max_length);
+  Texts texts{tokenizer, {}, {}};
+  int64_t length = 0;
+  for (size_t k = 0; k < prompts.size(); ++k) try {
+      // A chat template already contains the special tokens.
+      const std::string text = flags.chat ? written_as_chat(flags, directories, prompts[k]) : prompts[k];
+      texts.prompts.push_back(tokenizer.encode(text, !flags.chat && special_tokens(flags, config)));
+      const std::vector<int32_t>& ids = texts.prompts.back();
+      if (ids.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
+      for (const int32_t id : ids)
+        if (id >= info.vocabulary)
+          throw Error(Exit::usage,
+                      fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids", id,
+                                  info.vocabulary));
+      length = std::max(length, choose_length(flags, static_cast<int64_t>(ids.size()), info.max_length));
+    } catch (const Error& e) {
+      if (flags.prompts.empty()) throw;
+      throw Error(e.exit(), fmt::format("prompt {} of {}: {}", k + 1, flags.prompts, e.what()), e.help());
+    }
 
-  Setup setup = make_setup(config, *registry, length);
+  Readable readable;
+  readable.sequences = std::min(flags.batch, static_cast<int64_t>(prompts.size()));
+  Setup setup = make_setup(config, *registry, length, {}, nullptr, readable);
   setup.stored = stored ? stored : setup.plan.tensors.size();
   if (setup.kernels->host_memory()) check_threads(setup.kernels->info().parallel);
   Decoder decoder(config, *registry, std::make_shared<const Setup>(std::move(setup)), length,
-                  "lower --max-length or --tokens");
+                  flags.prompts.empty() ? "lower --max-length or --tokens" : "lower --batch, --max-length or --tokens");
   load_weights(weights, pretrained_table(config, *registry), parameters(decoder.setup().plan), decoder.fill(),
                run ? WeightsProgress() : weights_progress(flags.target));
   decoder.ready();
   release_freed_memory();  // of reading a checkpoint
-  const auto start = Clock::now();
-  decoder.feed(tokens);
-  const auto begun = Clock::now();
-  Sampler sampler(flags.sampling);
   // A model may have more ids than its tokenizer, because its vocabulary is padded.
-  const auto logits =
-      decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.info().vocabulary)));
-  const std::set<int32_t> ends = ends_of_text(tokenizer, directories);
-  TextOut text(flags.stop);
-  if (flags.ids) print_err("prompt ids: {}\n", fmt::join(tokens, " "));
-  int64_t n = 0;
-  for (bool more = true; more;) {
-    const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
-    if (ends.count(id)) break;
-    ++n;
-    const std::string shown = text.add(tokenizer.decode(id));
-    if (flags.ids)
-      print_out("{}{}", n > 1 ? " " : "", id);
-    else
-      write_out(shown);
-    flush_out();
-    more = n_prompt + n < length && !text.stopped();
-    if (more) decoder.feed({&id, 1});
-  }
-  write_out((flags.ids ? "" : text.rest()) + "\n");
-  flush_out();  // before the speeds, where both go to one file
-  const auto seconds = [](auto a, auto b) { return std::max(std::chrono::duration<double>(b - a).count(), 1e-9); };
-  print_err("prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", n_prompt,
-            static_cast<double>(n_prompt) / seconds(start, begun), n,
-            static_cast<double>(n) / seconds(begun, Clock::now()),
-            format_bytes(static_cast<double>(planned_peak(decoder.setup()))));
+  texts.how = {flags.tokens,
+               std::min(info.vocabulary, tokenizer.info().vocabulary),
+               ends_of_text(tokenizer, directories),
+               flags.sampling,
+               {}};
+  if (flags.prompts.empty())
+    print_one(texts, decoder, flags);
+  else
+    print_all(texts, decoder, flags, prompts);
   return 0;
 }
 
@@ -203,7 +218,14 @@ void add_generate(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("generate", "continue a text");
   auto flags = std::make_shared<Flags>();
   command->add_option("target", flags->target, "a run directory, or one with config.json and weights")->required();
-  command->add_option("prompt", flags->prompt, "the text to continue; - reads it from the standard input")->required();
+  command->add_option_function<std::string>(
+      "prompt", [flags](const std::string& text) { flags->prompt = text, flags->prompt_given = true; },
+      "the text to continue; - reads it from the standard input");
+  command->add_option("--prompts", flags->prompts,
+                      "instead of one prompt: a file with one a line, or .jsonl with texts or objects with `prompt`; "
+                      "prints an object for each");
+  command->add_option("--batch", flags->batch, "with --prompts: how many are continued at a time")
+      ->capture_default_str();
   command->add_option("--tokens", flags->tokens, "maximum number of new tokens")->capture_default_str();
   command->add_option("--temperature", flags->sampling.temperature, "0: always take the most likely token")
       ->capture_default_str();

@@ -17,9 +17,9 @@ from typing import Any
 from ._native import Error
 from ._native import library as _library
 from ._run import Run
-from ._tensor import Evaluation, Metrics, Tensor
+from ._tensor import Evaluation, Metrics, Score, Tensor
 
-__all__ = ["Error", "Evaluation", "Metrics", "Run", "Tensor", "open", "version"]
+__all__ = ["Error", "Evaluation", "Metrics", "Run", "Score", "Tensor", "open", "version"]
 __version__ = _library.eng_session_version().decode()
 
 
@@ -42,6 +42,9 @@ def open(target: Any = None, *overrides: str, **options: Any) -> Run:
     activations    names, also with `*` and `?`, of activations of the last micro-batch of a step, such as
                    "layers.*.output": they can be taken; `Run.activations` lists all names
     fields         what batches of your own bring beside tokens and labels: "loss_weights", "segments", "positions"
+    lengths        of further forwards to the logits, planned with the rest, for `Run.score` and `Run.logits`; of as many
+                   rows as a micro-batch
+    train          False: only weights and forwards, without gradients, optimizer, run directory and [data]
     alone          True: one rank, whatever a launcher announces
     plugin_paths   folders that are searched for plugins first
     note           called with each note for the user; by default they go to stderr

@@ -62,6 +62,13 @@ class Owner:
         self._call(self._address)
 
 
+def shape_of(given: n.TensorIn) -> Tuple[int, ...]:
+    """The shape of a tensor that `incoming` made, before the library gets it."""
+    kind, address = (n.Versioned, given.versioned) if given.versioned else (n.Legacy, given.legacy)
+    tensor = kind.from_address(address).tensor
+    return tuple(tensor.shape[: tensor.ndim])
+
+
 def give_back(tensor: n.TensorIn) -> None:
     """Releases a tensor that `incoming` made and nobody took."""
     if tensor.versioned:

@@ -7,17 +7,18 @@ import os
 import pathlib
 
 _HERE = pathlib.Path(__file__).resolve().parent
-DRAFT = "embed-3"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
+DRAFT = "embed-4"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
 
 # Status codes of engine/base.h.
 OK, INVALID, NOT_FOUND, NO_MEMORY, PRECONDITION, OUT_OF_RANGE = 0, 3, 5, 8, 9, 11
 UNSUPPORTED, UNAVAILABLE, DATA_LOSS = 12, 14, 15
 # engine/embed.h
-ALONE, NO_FILES, GRADIENTS, LOGITS = 1, 2, 4, 8
+ALONE, NO_FILES, GRADIENTS, LOGITS, FORWARD = 1, 2, 4, 8, 16
 DONE, STOPPED = 1, 2
 WHOLE, ADDRESSABLE = 1, 2
 WRITABLE, COPY, PART = 1, 2, 4
 ROUND = 1
+SPECIAL = 1
 COMPUTED = ("gradient", "activation")  # roles of what a step computes: read-only
 # DLPack
 CPU, CUDA, CUDA_HOST = 1, 2, 3
@@ -57,7 +58,8 @@ class Request(c.Structure):
                 ("out", c.c_char_p), ("resume", c.c_char_p), ("command", c.c_char_p),
                 ("overrides", c.POINTER(c.c_char_p)), ("plugin_paths", c.POINTER(c.c_char_p)), ("data", c.c_void_p),
                 ("note", NOTE), ("activations", c.POINTER(c.c_char_p)), ("n_activations", c.c_uint32),
-                ("n_fields", c.c_uint32), ("fields", c.POINTER(c.c_char_p))]
+                ("n_fields", c.c_uint32), ("fields", c.POINTER(c.c_char_p)), ("lengths", c.POINTER(c.c_int64)),
+                ("n_lengths", c.c_uint32), ("reserved", c.c_uint32)]
 
 
 class Info(c.Structure):
@@ -65,7 +67,8 @@ class Info(c.Structure):
                 ("step", c.c_int64), ("steps", c.c_int64), ("rows", c.c_int64), ("micro_rows", c.c_int64),
                 ("length", c.c_int64), ("vocabulary", c.c_int64), ("parameters", c.c_int64), ("tensors", c.c_uint64),
                 ("dl_device_type", c.c_int32), ("dl_device_id", c.c_int32), ("train_samples", c.c_uint64),
-                ("held_out", c.c_uint64), ("directory", c.c_char_p)]
+                ("held_out", c.c_uint64), ("directory", c.c_char_p), ("lr", c.c_double),
+                ("max_length", c.c_int64)]
 
 
 class TensorIn(c.Structure):
@@ -100,7 +103,18 @@ class GenerateRequest(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("n_ids", c.c_uint32), ("prompt", c.c_char_p),
                 ("ids", c.POINTER(c.c_int32)), ("tokens", c.c_int64), ("top_k", c.c_int64),
                 ("temperature", c.c_double), ("top_p", c.c_double), ("seed", c.c_uint64), ("tokenizer", c.c_char_p),
-                ("data", c.c_void_p), ("token", TOKEN)]
+                ("data", c.c_void_p), ("token", TOKEN), ("max_length", c.c_int64)]
+
+
+class ScoreRequest(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("n", c.c_uint32), ("ids", c.POINTER(c.c_int32)),
+                ("ends", c.POINTER(c.c_uint64)), ("first", c.POINTER(c.c_uint64)), ("logprobs", c.POINTER(c.c_float)),
+                ("greedy", c.POINTER(c.c_uint8))]
+
+
+class TokenizerInfo(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("vocabulary", c.c_int64), ("bos", c.c_int32),
+                ("eos", c.c_int32), ("eot", c.c_int32), ("reserved2", c.c_int32), ("content_hash", c.c_char * 40)]
 
 
 class Sink(c.Structure):
@@ -120,7 +134,12 @@ _FUNCTIONS = {
     "step": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.POINTER(StepResult)],
     "evaluate": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.c_int64, c.POINTER(EvalResult)],
     "logits": [_SESSION, c.POINTER(TensorIn), c.c_uint32],
+    "score": [_SESSION, c.POINTER(ScoreRequest)],
     "generate": [_SESSION, c.POINTER(GenerateRequest)],
+    "set_rate": [_SESSION, c.c_double],
+    "tokenizer": [_SESSION, c.POINTER(TokenizerInfo)],
+    "encode": [_SESSION, c.c_char_p, c.c_uint64, c.c_uint32, c.POINTER(c.c_int32), c.c_uint64, c.POINTER(c.c_uint64)],
+    "decode": [_SESSION, c.POINTER(c.c_int32), c.c_uint64, c.c_char_p, c.c_uint64, c.POINTER(c.c_uint64)],
     "tensor": [_SESSION, c.c_uint64, c.POINTER(TensorInfo)],
     "take": [_SESSION, c.c_char_p, c.c_char_p, c.c_uint32, c.POINTER(c.c_void_p)],
     "take_legacy": [_SESSION, c.c_char_p, c.c_char_p, c.c_uint32, c.POINTER(c.c_void_p)],

@@ -13,11 +13,12 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from . import _dlpack, _native as n, _words
 from ._tensor import Evaluation, Metrics, Tensor
+from ._text import Texts
 
 Callback = Callable[["Run", Metrics], Any]
 
 
-class Run:
+class Run(Texts):
     """A run, step by step. Made by `engine.open`.
 
     Iterating makes the steps that are left and gives the metrics of each. Used with `with`, it is closed at the end; on
@@ -33,7 +34,7 @@ class Run:
                  place: Union[str, "os.PathLike[str]", None] = None,
                  out: Union[str, "os.PathLike[str]", None] = None, resume: Union[str, int] = "auto", files: bool = True,
                  gradients: bool = False, logits: bool = False, activations: Sequence[str] = (),
-                 fields: Sequence[str] = (), alone: bool = False,
+                 fields: Sequence[str] = (), lengths: Sequence[int] = (), train: bool = True, alone: bool = False,
                  plugin_paths: Sequence[Union[str, "os.PathLike[str]"]] = (),
                  note: Optional[Callable[[str], Any]] = None):
         self._session: Optional[int] = None
@@ -59,7 +60,7 @@ class Run:
         request = n.Request()
         request.struct_size = c.sizeof(request)
         request.flags = (n.NO_FILES * (not files) | n.GRADIENTS * bool(gradients) | n.LOGITS * bool(logits)
-                         | n.ALONE * bool(alone))
+                         | n.ALONE * bool(alone) | n.FORWARD * (not train))
         request.target, request.place = _words.path("target", target), _words.path("place", place)
         request.text = None if text is None else _words.text("text", text)
         request.out, request.resume = _words.path("out", out), _words.text("resume", str(resume))
@@ -67,6 +68,8 @@ class Run:
         for name, given in {"overrides": overrides, "activations": activations, "fields": fields}.items():
             setattr(request, name, _words.texts(name, given))
             setattr(request, "n_" + name, len(given))
+        sizes = [_words.whole(f"lengths[{k}]", one, 64) for k, one in enumerate(lengths)]
+        request.lengths, request.n_lengths = (c.c_int64 * len(sizes))(*sizes), len(sizes)
         paths = [_words.path("plugin_paths", one) for one in plugin_paths]
         request.plugin_paths, request.n_plugin_paths = (c.c_char_p * len(paths))(*paths), len(paths)
         request.note = noted
@@ -164,6 +167,22 @@ class Run:
         return self._started().vocabulary
 
     @property
+    def max_length(self) -> int:
+        """The longest sequence that the model was made for; 0: it has no limit."""
+        return self._started().max_length
+
+    @property
+    def lr(self) -> Optional[float]:
+        """The learning rate of the next step; None if there is none. What is assigned holds for all further steps, until
+        None gives them back to [schedule]. Checkpoints do not keep it, and all ranks must assign the same."""
+        rate = self._started().lr
+        return None if math.isnan(rate) else rate
+
+    @lr.setter
+    def lr(self, rate: Optional[float]) -> None:
+        n.call("set_rate", self._handle(), math.nan if rate is None else _words.number("lr", rate))
+
+    @property
     def parameters(self) -> int:
         """Their number."""
         return self._started().parameters
@@ -233,51 +252,15 @@ class Run:
         return Evaluation(out.loss, out.tokens, out.seconds)
 
     def logits(self, tokens: Any) -> Tensor:
-        """The logits of one micro-batch of tokens, (rows, length, vocabulary). The run was opened with `logits=True`.
+        """The logits of one micro-batch of tokens, (rows, length, vocabulary). The run was opened with `logits=True`, for
+        samples of its own length, or with the length among `lengths`.
 
         They lie in memory of the run, where the next call writes its own."""
         handle = self._handle()
         fields = self._fields({"tokens": tokens})
+        other = "logits %d" % (_dlpack.shape_of(fields[0]) or (0,))[-1]
         n.call("logits", handle, fields, len(fields))
-        return self.tensor("logits", "activation")
-
-    @_words.named
-    def generate(self, prompt: Union[str, Sequence[int]], tokens: int = 128, *, temperature: float = 0.8, top_k: int = 0,
-                 top_p: float = 0.95, seed: int = 1, tokenizer: Optional[str] = None,
-                 token: Optional[Callable[[int, bytes], Any]] = None) -> Union[str, List[int]]:
-        """Continues a text, or a list of ids, with the present weights; returns the new part as the prompt came.
-
-        `token(id, bytes)` is called with each new token; if it returns False, the text ends there.
-        """
-        text = isinstance(prompt, str)
-        pieces: List[bytes] = []
-        new: List[int] = []
-        failed: List[BaseException] = []
-
-        @n.TOKEN
-        def taken(_, identity, data, length):
-            piece = c.string_at(data, length) if length else b""
-            new.append(identity)
-            pieces.append(piece)
-            try:
-                return 0 if token is not None and token(identity, piece) is False else 1
-            except BaseException as failure:  # a C function must not see it
-                failed.append(failure)
-                return 0
-
-        ids = [] if text else [_words.whole(f"prompt[{k}]", one, 32) for k, one in enumerate(prompt)]
-        request = n.GenerateRequest()
-        request.struct_size = c.sizeof(request)
-        request.prompt = _words.text("prompt", prompt) if text else None
-        request.ids, request.n_ids = (c.c_int32 * len(ids))(*ids), len(ids)
-        request.tokens, request.top_k = _words.whole("tokens", tokens, 64), _words.whole("top_k", top_k, 64)
-        request.top_p, request.temperature = top_p, temperature
-        request.seed, request.tokenizer = _words.whole("seed", seed, 64, False), _words.path("tokenizer", tokenizer)
-        request.token = taken
-        n.call("generate", self._handle(), c.byref(request))
-        if failed:
-            raise failed[0]
-        return b"".join(pieces).decode(errors="replace") if text else new
+        return self.tensor(other if (other, "activation") in self._table() else "logits", "activation")
 
     @_words.named
     def plan(self, ranks: int = 1) -> Dict[str, Any]:
@@ -361,6 +344,25 @@ class Run:
     def keys(self) -> List[str]:
         """The names of all parameters."""
         return [name for name, role in self._table() if role == "parameter"]
+
+    def state_dict(self) -> Dict[str, Tensor]:
+        """All parameters by name, in place: of a later step they show its values. `load_state_dict` takes such a
+        dictionary, of tensors of any library."""
+        return {name: self.tensor(name) for name in self.keys()}
+
+    @_words.named
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, round: bool = False) -> None:
+        """Writes parameters by name. `strict`: they must be all of them, and no others; nothing is written if they are
+        not. Otherwise names that this run does not have are left out, and parameters that `state` does not have stay.
+        `round`: as in `write`."""
+        missing = [name for name in self.keys() if name not in state]
+        unknown = [name for name in state if name not in self]
+        if strict and (missing or unknown):
+            raise KeyError("; ".join(f"{what}: {', '.join(names[:10])}{' ...' if len(names) > 10 else ''}"
+                                     for what, names in (("missing", missing), ("not of this run", unknown)) if names))
+        for name in self.keys():
+            if name in state:
+                self.write(name, state[name], round=round)
 
     @_words.named
     def write(self, name: str, value: Any, role: str = "parameter", round: bool = False) -> None:

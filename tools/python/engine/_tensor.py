@@ -64,6 +64,16 @@ class Evaluation(_Record):
     seconds: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Score(_Record):
+    """The scored tokens of a sequence, in their order."""
+
+    logprobs: Tuple[float, ...]
+    """the logarithm of the probability of each, after the tokens before it"""
+    greedy: Tuple[bool, ...]
+    """true for those that are the most likely; of equally likely ones, the one with the smallest id"""
+
+
 class Tensor:
     """A tensor of a run, for `from_dlpack` of NumPy, PyTorch, JAX, CuPy and others: they see its memory in place.
 

@@ -52,6 +52,14 @@ def whole(name: str, value: Any, bits: int, signed: bool = True) -> int:
     return number
 
 
+def number(name: str, value: Any) -> float:
+    """A number that need not be whole."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} = {value!r} is no number") from None
+
+
 def text(name: str, value: Any) -> bytes:
     """A text for C, which would end at a NUL."""
     if not isinstance(value, str):
