@@ -111,8 +111,7 @@ Id Tracing::loss(Id hidden, Id weight) {
   const eng_status result = loss.table.trace(loss.self.get(), this, hidden, weight, &out, sink.get());
   check(where);
   sink.check(result, Exit::usage, where);
-  if (!out || out > block_.graph.size())
-    throw Error(Exit::environment, where + ": its output is no value of the block");
+  if (!out || out > block_.graph.size()) throw fault("{}: its output is no value of the block", where);
   return loss_ = block_.terms.empty() ? out : 0, out;
 }
 

@@ -52,7 +52,7 @@ struct Readable {
   // log-probabilities of the labels, (B, T), as its only activation.
   bool reference = false;
   std::vector<int64_t> lengths = {};  // of further forwards to the logits, of as many rows: Setup::shapes
-  int64_t sequences = 1;  // that are generated at a time
+  int64_t sequences = 1;              // that are generated at a time
   // Nothing is trained: there are only weights, and forwards of the model itself, without [loss] and [reference].
   bool forward = false;
   // Instead of training: a job's programs, and the gradients. Borrowed.

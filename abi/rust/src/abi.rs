@@ -572,12 +572,13 @@ pub struct eng_generate_request {
     pub tokenizer: *const c_char,
     pub data: *mut c_void,
     pub token: Option<unsafe extern "C" fn(*mut c_void, i32, *const c_char, u64) -> i32>,
+    pub max_length: i64,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_generate_request {}
 impl eng_generate_request {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 88]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
 }
 
 #[repr(C)]
@@ -1237,6 +1238,24 @@ impl eng_schedule_run {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_score_request {
+    pub struct_size: u32,
+    pub n: u32,
+    pub ids: *const i32,
+    pub ends: *const u64,
+    pub first: *const u64,
+    pub logprobs: *mut f32,
+    pub greedy: *mut u8,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_score_request {}
+impl eng_score_request {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_session_info {
     pub struct_size: u32,
     pub started: u32,
@@ -1255,12 +1274,14 @@ pub struct eng_session_info {
     pub train_samples: u64,
     pub held_out: u64,
     pub directory: *const c_char,
+    pub lr: f64,
+    pub max_length: i64,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_session_info {}
 impl eng_session_info {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 112]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 128]) };
 }
 
 #[repr(C)]
@@ -1284,12 +1305,15 @@ pub struct eng_session_request {
     pub n_activations: u32,
     pub n_fields: u32,
     pub fields: *const *const c_char,
+    pub lengths: *const i64,
+    pub n_lengths: u32,
+    pub reserved: u32,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_session_request {}
 impl eng_session_request {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 120]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 136]) };
 }
 
 #[repr(C)]
@@ -1951,6 +1975,7 @@ pub const ENG_ROLE_WEIGHT: i32 = 1;
 pub const ENG_SCALER_COUNT: i32 = 8;
 pub const ENG_SCHEDULE_KIND: &str = "eng.schedule/1";
 pub const ENG_SESSION_ALONE: u32 = 1;
+pub const ENG_SESSION_FORWARD: u32 = 16;
 pub const ENG_SESSION_GRADIENTS: u32 = 4;
 pub const ENG_SESSION_LOGITS: u32 = 8;
 pub const ENG_SESSION_NO_FILES: u32 = 2;
@@ -1989,6 +2014,7 @@ pub const ENG_TENSOR_PARAMETER: &str = "parameter";
 pub const ENG_TENSOR_POLICY: &str = "policy";
 pub const ENG_TENSOR_WHOLE: u32 = 1;
 pub const ENG_TEXT_MORE: u32 = 1;
+pub const ENG_TEXT_SPECIAL: u32 = 1;
 pub const ENG_THREADS_EXTENSION: &str = "eng.threads/1";
 pub const ENG_TIER_HOST_MEMORY: u32 = 1;
 pub const ENG_TIER_KIND: &str = "eng.tier/1";
@@ -2255,6 +2281,7 @@ mod layout {
         check!(eng_generate_request, tokenizer, 64, 8);
         check!(eng_generate_request, data, 72, 8);
         check!(eng_generate_request, token, 80, 8);
+        check!(eng_generate_request, max_length, 88, 8);
         check!(eng_gradient, api, 0, 8);
         check!(eng_gradient_api, struct_size, 0, 4);
         check!(eng_gradient_api, minor, 4, 4);
@@ -2503,6 +2530,13 @@ mod layout {
         check!(eng_schedule_run, reserved, 4, 4);
         check!(eng_schedule_run, steps, 8, 8);
         check!(eng_schedule_run, peak, 16, 8);
+        check!(eng_score_request, struct_size, 0, 4);
+        check!(eng_score_request, n, 4, 4);
+        check!(eng_score_request, ids, 8, 8);
+        check!(eng_score_request, ends, 16, 8);
+        check!(eng_score_request, first, 24, 8);
+        check!(eng_score_request, logprobs, 32, 8);
+        check!(eng_score_request, greedy, 40, 8);
         check!(eng_session_info, struct_size, 0, 4);
         check!(eng_session_info, started, 4, 4);
         check!(eng_session_info, rank, 8, 4);
@@ -2520,6 +2554,8 @@ mod layout {
         check!(eng_session_info, train_samples, 88, 8);
         check!(eng_session_info, held_out, 96, 8);
         check!(eng_session_info, directory, 104, 8);
+        check!(eng_session_info, lr, 112, 8);
+        check!(eng_session_info, max_length, 120, 8);
         check!(eng_session_request, struct_size, 0, 4);
         check!(eng_session_request, flags, 4, 4);
         check!(eng_session_request, n_overrides, 8, 4);
@@ -2538,6 +2574,9 @@ mod layout {
         check!(eng_session_request, n_activations, 104, 4);
         check!(eng_session_request, n_fields, 108, 4);
         check!(eng_session_request, fields, 112, 8);
+        check!(eng_session_request, lengths, 120, 8);
+        check!(eng_session_request, n_lengths, 128, 4);
+        check!(eng_session_request, reserved, 132, 4);
         check!(eng_site, struct_size, 0, 4);
         check!(eng_site, what, 4, 4);
         check!(eng_site, block, 8, 8);
