@@ -133,8 +133,8 @@ class Planner {
       for (const HeldRange& held : homes_.ranges(home, p))
         for (const HeldRange& range : through_memory(held, home, narrow)) {
           Attrs attrs = model_.params[p].init;
-          attrs.list.insert(attrs.list.end(),
-                            {{"seed", r_.seed, 0}, {"stream", p, 0}, {"first", static_cast<int64_t>(range.first), 0}});
+          for (const Attr& more : {Attr{"seed", r_.seed, 0}, {"stream", p, 0}, {"first", int64_t(range.first), 0}})
+            attrs.list.push_back(more);
           const bool stored = plan_.in_storage(range.view);
           const uint32_t place = plan_.memory_of(plan_.buffer(range.view.buffer).arena);
           const View at = stored ? emit_.passing("initial values", Line::update, range.view.desc, place) : range.view;

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frozen weights beside adapters, in 16 bits or packed, on the device or on tiers: checkpoints, older ones, kills,
-// memory.
-#include <algorithm>
-#include <cmath>
+// Frozen weights beside adapters, in 16 bits or packed, on the device or on tiers: checkpoints, older ones, kills.
 #include <csignal>
-#include <random>
 
 #include "from.hpp"
 
@@ -116,43 +112,5 @@ TEST_CASE("a killed run whose frozen weights come from a tier goes on bit for bi
     }
   }
 }
-
-#ifndef SANITIZED
-TEST_CASE("runs with adapters, packed and streamed weights take the planned memory", "[cli][.slow]") {
-  std::mt19937_64 random(39);
-  const auto pick = [&](const std::vector<std::string>& all) { return all[random() % all.size()]; };
-  for (int k = 0; k < 20; ++k) {
-    Scratch scratch;
-    const std::string model = pick({"llama", "opt", "mamba"}), width = pick({"128", "256", "512"});
-    std::string text = "[model]\nplugin = \"" + model + "\"\nvocab_size = " + pick({"512", "4000"}) +
-                       "\nhidden_size = " + width + "\nnum_hidden_layers = " + pick({"3", "6", "12"}) + "\n";
-    if (model != "mamba") text += "num_attention_heads = 4\n";
-    if (model == "llama") text += "intermediate_size = " + std::to_string(3 * std::stoi(width)) + "\n";
-    text += "[data]\npaths = [\"text.txt\"]\n[train]\nsteps = 2\neval_every = 2\neval_batches = 1\nmicro_batch = " +
-            pick({"1", "4"}) + "\naccumulate = " + pick({"1", "3"}) + "\nsequence_length = " + pick({"32", "128"}) +
-            "\n[optimizer]\nlearning_rate = 1e-3\n[precision]\nplugin = \"" +
-            pick({"bf16", "bf16", "bf16_sr", "fp16", "fp32"}) + "\"\n";
-    if (const std::string packed = pick({"", "int8", "e4m3", "nf4", "nf4_double"}); !packed.empty())
-      text += "frozen = \"" + packed + "\"\n";
-    text += "[adapter]\nplugin = \"lora\"\ntargets = [\"all-linear\"]\nrank = " + pick({"2", "8"}) +
-            "\ndropout = " + pick({"0.0", "0.1"}) + "\n[recompute]\npolicy = \"" + pick({"none", "full"}) +
-            "\"\n[zero]\nbucket = \"" + pick({"1MiB", "64MiB"}) + "\"\nprefetch = " + pick({"0", "1", "2"}) +
-            "\n[checkpoint]\nevery = " + pick({"0", "1"}) + "\n[device]\nthreads = 0\n";
-    const std::string tier = pick({"none", "host", "nvme"});
-    if (tier != "none") text += "[offload]\nparameters = \"" + tier + "\"\n";
-    scratch.write("drawn.toml", text);
-    const Args words = tier == "nvme" ? disks(scratch) : Args{};
-    INFO(text);
-    const Json planned = Json::parse(good(scratch, plus({"plan", "drawn.toml", "--json"}, words)).out);
-    const double promise = planned.at("ranks").at(0).at("host_peak_bytes").get<double>();
-    const Result result = engine(scratch, plus({"run", "drawn.toml", "--out", "run"}, words), {600, 0});
-    INFO(result.err);
-    REQUIRE(result.exit == 0);
-    const auto peak = static_cast<double>(result.peak_bytes());
-    INFO("planned " << promise << ", measured " << peak);
-    CHECK(std::abs(peak - promise) <= std::max(0.01 * promise, 1048576.0));
-  }
-}
-#endif
 
 }  // namespace frozen_cli

@@ -118,7 +118,7 @@ TEST_CASE("frozen weights of a tier are read once for a forward and once for a b
     }
 }
 
-TEST_CASE("random compositions of adapters, packed and streamed weights give one result", "[.slow]") {
+TEST_CASE("random compositions of adapters, packed and streamed weights give one result") {
   struct Model {
     const char *name, *targets;
   };
