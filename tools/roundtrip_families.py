@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the models of tests/models/hf_families and hf_moe, exports them, and checks that transformers reads the same models.
+"""Reads the models of tests/models/hf_families, hf_moe and hf_mamba2, exports them, and checks that transformers reads the same.
 
     pip install torch transformers safetensors      (CPU builds are enough)
     python3 tools/roundtrip_families.py [ENGINE]     by default build/tools/engine
@@ -21,7 +21,8 @@ from transformers import AutoModelForCausalLM, logging
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ENGINE = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "tools" / "engine"
 CASES = sys.argv[2:] or ("qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "mistral", "ministral", "internlm3",
-                         "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3", "mixtral", "qwen3_moe", "olmoe")
+                         "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3", "hf_moe/mixtral",
+                         "hf_moe/qwen3_moe", "hf_moe/olmoe", "hf_mamba2/plain", "hf_mamba2/groups", "hf_mamba2/bias")
 CONFIG = """[model]
 from = "{source}"
 [data]
@@ -55,8 +56,7 @@ def main():
     logging.set_verbosity_error()
     failed = 0
     for name in CASES:
-        models = ROOT / "tests" / "models"
-        source = next(models / folder / name for folder in ("hf_families", "hf_moe") if (models / folder / name).is_dir())
+        source = ROOT / "tests" / "models" / (name if "/" in name else f"hf_families/{name}")
         with tempfile.TemporaryDirectory() as place:
             work = pathlib.Path(place)
             (work / "c.toml").write_text(CONFIG.format(source=source, root=ROOT))
@@ -68,7 +68,7 @@ def main():
             apart = {}
         good = not apart and torch.equal(logits, again)
         failed += not good
-        print(f"{name:10} {'ok' if good else 'FAILED'}: logits {'equal' if torch.equal(logits, again) else 'DIFFER'}",
+        print(f"{name:16} {'ok' if good else 'FAILED'}: logits {'equal' if torch.equal(logits, again) else 'DIFFER'}",
               apart or "")
     sys.exit(failed)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loops_scan.hpp"
+#include "loops_norm.hpp"
 
 namespace mamba {
 extern const Loops loops_avx2 = {"avx2", loops_for<float>, loops_for<bf16>, loops_for<f16>};

@@ -2,6 +2,7 @@
 // The kernels for the device `cpu`, and which loops they use.
 #include "cpu_conv.hpp"
 #include "cpu_scan.hpp"
+#include "cpu_ssd.hpp"
 
 namespace mamba {
 
@@ -30,10 +31,16 @@ const eng_kernels* kernels_of() {
                                            &common::kernel<Scan<loops, false>>,
                                            &common::kernel<Scan<loops, true>>,
                                            &common::kernel<ScanGrad<loops>>,
+                                           &common::kernel<Ssd<loops, false>>,
+                                           &common::kernel<Ssd<loops, true>>,
+                                           &common::kernel<SsdGrad<loops>>,
+                                           &common::kernel<GatedNorm<loops>>,
+                                           &common::kernel<GatedNormGrad<loops>>,
                                            &split_kernel,
                                            &join_kernel,
                                            &init_a_log_kernel,
-                                           &init_dt_bias_kernel};
+                                           &init_dt_bias_kernel,
+                                           &init_log_uniform_kernel};
   static const eng_kernels table = {
       .struct_size = sizeof(eng_kernels), .count = sizeof list / sizeof *list, .kernels = list};
   return &table;

@@ -12,12 +12,12 @@ id = 'eng.mamba'
 name = 'Mamba'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Mamba-1 language models and their ops, the selective scan and the causal convolution'
+summary = 'Mamba-1 and Mamba-2 language models and their ops: two scans, the causal convolution, the gated norm'
 
 [[provides]]
 kind = ')" ENG_OPS_DRAFT R"('
 name = 'mamba'
-summary = 'selective_scan and causal_conv1d, with their gradients'
+summary = 'selective_scan, ssd, causal_conv1d and gated_norm, with their gradients'
 
 [[provides]]
 kind = ')" ENG_KERNELS_DRAFT R"('
@@ -169,5 +169,93 @@ hidden_size = 2560
 num_hidden_layers = 24
 state_size = 8
 expand = 1.5
+)" R"(
+[[provides]]
+kind = ')" ENG_MODEL_DRAFT R"('
+name = 'mamba2'
+summary = 'state-space duality: as mamba, with larger states that heads of channels share, computed as products of matrices'
+
+[provides.options]
+vocab_size = { type = 'int', default = 32768, min = 1, max = 2147483647, help = 'token ids are below this' }
+hidden_size = { type = 'int', default = 4096, min = 1, max = 1048576, help = 'width of the residual stream' }
+num_hidden_layers = { type = 'int', default = 64, min = 1, max = 4096, help = 'number of layers' }
+num_heads = { type = 'int', default = 128, min = 1, max = 65536, help = 'heads of a layer; num_heads x head_dim must be expand x hidden_size' }
+head_dim = { type = 'int', default = 64, min = 1, max = 65536, help = 'channels of a head' }
+state_size = { type = 'int', default = 128, min = 1, max = 4096, help = 'states per channel' }
+n_groups = { type = 'int', default = 8, min = 1, max = 65536, help = 'groups of heads; those of a group share B and C. A divisor of num_heads' }
+expand = { type = 'int', default = 2, min = 1, max = 1024, help = 'the number of channels is expand x hidden_size' }
+conv_kernel = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution' }
+chunk_size = { type = 'int', default = 256, min = 1, max = 65536, help = 'has no effect; kept because config.json files have it. The kernels have chunks of their own', adjustable = true }
+time_step_min = { type = 'float', default = 0.001, min = 0.0, help = 'shortest initial time step', adjustable = true }
+time_step_max = { type = 'float', default = 0.1, min = 0.0, help = 'longest initial time step', adjustable = true }
+time_step_floor = { type = 'float', default = 1e-4, min = 0.0, help = 'lower limit of initial time steps', adjustable = true }
+time_step_limit = { type = 'floats', help = 'shortest and longest time step at any time; absent: no limits. A longest one of 1.7976931348623157e308 is none' }
+use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj' }
+use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution' }
+hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish'], help = 'activation of the convolution; the two are the same' }
+layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root' }
+residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream is f32 in every number format', adjustable = true }
+tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
+init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }
+initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }
+rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are divided by sqrt(num_hidden_layers); absent: true, or false with init huggingface', adjustable = true }
+
+[provides.pretrained]
+model_type = 'mamba2'
+architectures = ['Mamba2ForCausalLM', 'Mamba2Model']
+ignore = ['time_step_rank']
+rename = [['backbone.embedding.weight', 'backbone.embeddings.weight']]
+tied = [['lm_head.weight', 'backbone.embeddings.weight']]
+
+# about one million parameters over bytes, for a first run
+[provides.presets.'tiny']
+vocab_size = 256
+hidden_size = 128
+num_hidden_layers = 8
+num_heads = 8
+head_dim = 32
+state_size = 32
+n_groups = 1
+tie_word_embeddings = true
+
+[provides.presets.'mamba2-130m']
+vocab_size = 50288
+hidden_size = 768
+num_hidden_layers = 24
+num_heads = 24
+n_groups = 1
+tie_word_embeddings = true
+
+[provides.presets.'mamba2-370m']
+vocab_size = 50288
+hidden_size = 1024
+num_hidden_layers = 48
+num_heads = 32
+n_groups = 1
+tie_word_embeddings = true
+
+[provides.presets.'mamba2-780m']
+vocab_size = 50288
+hidden_size = 1536
+num_hidden_layers = 48
+num_heads = 48
+n_groups = 1
+tie_word_embeddings = true
+
+[provides.presets.'mamba2-1.3b']
+vocab_size = 50288
+hidden_size = 2048
+num_hidden_layers = 48
+num_heads = 64
+n_groups = 1
+tie_word_embeddings = true
+
+[provides.presets.'mamba2-2.7b']
+vocab_size = 50288
+hidden_size = 2560
+num_hidden_layers = 64
+num_heads = 80
+n_groups = 1
+tie_word_embeddings = true
 )")
 // clang-format on

@@ -12,6 +12,8 @@ const eng_kernels* cpu_kernels();  // with the best instruction set of this proc
 const eng_kernels* isa_kernels(const char* name);
 
 // For every device whose memory is host memory: copies of rows, and initial values.
-extern const eng_kernel split_kernel, join_kernel, init_a_log_kernel, init_dt_bias_kernel;
+extern const eng_kernel split_kernel, join_kernel, init_a_log_kernel, init_dt_bias_kernel, init_log_uniform_kernel;
+// For `reference`: ssd, its step and gradient, the gated norm and its gradient.
+extern const eng_kernel ssd_reference_kernels[5];
 
 }  // namespace mamba

@@ -43,6 +43,32 @@ struct ScanGradOut {
   float *da_log, *dd, *ddt_bias;  // (N, E), (E), (E), summed over this sequence only
 };
 
+// Sizes of the scan of Mamba-2, of the tokens of one document. In comments H heads, P channels of a head, N states.
+struct SsdSizes {
+  int64_t tokens, heads, width, states, groups;
+  int64_t row, dt_row;  // elements from one row to the next of xbc, and of the matrix of which dt is the last H columns
+  float low, high;      // limits of the time step
+};
+constexpr int64_t ssd_chunk = 64;  // tokens that are computed by products
+
+// The inputs of a document, from its first token on: xbc (T, row) = [x | B | C], dt (T, dt_row). a_log, d, dt_bias (H).
+template <class T>
+struct SsdIn {
+  const T *xbc, *dt;
+  const float *a_log, *d, *dt_bias;
+};
+template <class T>
+struct SsdGradOut {
+  T *dxbc, *ddt;                  // as xbc, of which the columns of x are written, and as dt
+  float* dbc;                     // (T, 2N) = [B | C], summed over the heads of this call only
+  float *da_log, *dd, *ddt_bias;  // (H), to which the sums over this document are added
+};
+// Sizes of the gated norm of rows of `columns`.
+struct NormSizes {
+  int64_t columns, groups;
+  float eps;
+};
+
 template <class T>
 struct TypedLoops {
   void (*widen)(const T* x, float* y, int64_t n);
@@ -63,6 +89,16 @@ struct TypedLoops {
                float* scratch);
   void (*scan_grad)(const Sizes&, const ScanGradIn<T>&, const ScanGradOut<T>&, int64_t first, int64_t last,
                     float* scratch);
+
+  // The heads first .. last - 1, all of one group, of one document. running (H, N, P): the states before the first
+  // token, replaced by those after the last one; nullptr: the states start at zero.
+  void (*ssd)(const SsdSizes&, const SsdIn<T>&, T* y, float* running, int64_t first, int64_t last, float* scratch);
+  void (*ssd_grad)(const SsdSizes&, const SsdIn<T>&, const T* dy, const SsdGradOut<T>&, int64_t first, int64_t last,
+                   float* scratch);
+  // One row. In the gradient, dw (columns) is added to; dx may be dy.
+  void (*gated_norm)(const NormSizes&, const T* x, const T* z, const T* w, T* y, float* scratch);
+  void (*gated_norm_grad)(const NormSizes&, const T* dy, const T* x, const T* z, const T* w, T* dx, T* dz, float* dw,
+                          float* scratch);
 };
 
 struct Loops {
@@ -92,6 +128,19 @@ inline int64_t scan_grad_scratch(const Sizes& s, int64_t channels) {
   const int64_t totals = (3 * s.states + 2) * vectors;
   const int64_t of_chunk = (2 * s.chunk + 1) * s.states + 4 * s.chunk + 2 * s.states * s.chunk;
   return totals + widest * of_chunk;
+}
+
+// loops_ssd.hpp lays these out. Rows of matrices are whole registers of the widest kind.
+__attribute__((always_inline)) inline int64_t whole(int64_t n) {
+  return (n + widest - 1) / widest * widest;
+}
+inline int64_t ssd_scratch(const SsdSizes& s, int64_t heads) {
+  const int64_t n = whole(s.states), p = whole(s.width);
+  return ssd_chunk * (3 * n + 2 * ssd_chunk + 3 * p + 16) + heads * n * p;
+}
+inline int64_t ssd_grad_scratch(const SsdSizes& s, int64_t heads) {
+  const int64_t n = whole(s.states), p = whole(s.width), chunks = (s.tokens + ssd_chunk - 1) / ssd_chunk;
+  return ssd_chunk * (7 * n + 4 * ssd_chunk + 7 * p + 16) + (chunks + 1) * heads * n * p;
 }
 
 extern const Loops loops_portable, loops_avx2, loops_avx512;

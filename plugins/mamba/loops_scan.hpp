@@ -239,8 +239,5 @@ void scan_grad(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& ou
   });
 }
 
-template <class T>
-constexpr TypedLoops<T> loops_for = {widen_all<T>, conv<T>, conv_grad<T>, scan<T>, scan_grad<T>};
-
 }  // namespace
 }  // namespace mamba

@@ -3,10 +3,7 @@
 // rank of the time step.
 #include "model.hpp"
 
-#include <cmath>
-#include <string>
-
-#include "engine/ops.h"
+#include "blocks.hpp"
 #include "ops.hpp"
 
 namespace mamba {
@@ -16,18 +13,6 @@ using model::constant;
 using model::Init;
 using model::normal;
 using model::uniform;
-
-// The initialisation of torch for a linear map, or a convolution, with this number of inputs.
-Init by_inputs(int64_t inputs, double divisor = 1.0) {
-  return uniform(1.0 / (std::sqrt(static_cast<double>(inputs)) * divisor));
-}
-
-// The residual stream is f32 where compute has 16 bits.
-eng_id widened(eng_build* b, eng_id x) {
-  eng_desc d{};
-  if (b->api->shape(b, x, &d, nullptr)) return 0;
-  return d.dtype == ENG_BF16 || d.dtype == ENG_F16 ? eng_cast(b, x, ENG_F32) : x;
-}
 
 }  // namespace
 
@@ -72,22 +57,14 @@ eng_model_info Model::describe() const {
 }
 
 void Model::declare(eng_build* b) const {
-  const std::vector<int64_t> table = {c_.vocabulary, c_.hidden};
-  const eng_id embeddings = model::param(b, "backbone.embeddings.weight", table, 0, normal(c_.std));
-  model::block(b, "embed", model::embed_template, {embeddings});
-  for (int64_t i = 0; i < c_.layers; ++i) {
-    const std::string block = model::layer_name(i), prefix = "backbone." + block + ".";
+  const Init head = c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden);
+  declare_blocks(b, c_.vocabulary, c_.hidden, c_.layers, c_.std, c_.tied, head, [&](const std::string& prefix) {
     std::vector<eng_id> params;
     Weights{}.each(c_, [&](eng_id&, const char* name, const std::vector<int64_t>& dims, uint32_t flags, const Init& i) {
       params.push_back(model::param(b, prefix + name, dims, flags, i));
     });
-    model::block(b, block, model::layer_template, params);
-  }
-  const eng_id out =
-      c_.tied ? embeddings
-              : model::param(b, "lm_head.weight", table, 0, c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden));
-  const eng_id norm = model::param(b, "backbone.norm_f.weight", {c_.hidden}, ENG_PARAM_NO_DECAY, constant(1.0));
-  model::block(b, "head", model::head_template, {out, norm});
+    return params;
+  });
 }
 
 eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
@@ -120,11 +97,7 @@ eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng
     w.each(c_, [&](eng_id& id, const char*, const std::vector<int64_t>&, uint32_t, const Init&) { id = *params++; });
     return layer(b, w, in[0]);
   }
-  eng_id batch = 0;  // (B, T)
-  b->api->batch(b, tmpl == model::embed_template ? "tokens" : "labels", &batch, nullptr);
-  if (tmpl == model::embed_template) return widened(b, eng_embedding(b, batch, params[0]));  // (B, T, H)
-  const eng_id h = eng_rms_norm(b, in[0], params[1], c_.eps);                                // (B, T, H)
-  return eng_head_loss(b, h, params[0]);                                                     // (1)
+  return trace_ends(b, tmpl, params, in, c_.eps);
 }
 
 }  // namespace mamba

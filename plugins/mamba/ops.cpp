@@ -3,63 +3,16 @@
 #include "ops.hpp"
 
 #include <array>
-#include <string>
 
-#include "../common/call.hpp"
+#include "rules.hpp"
+#include "ssd.hpp"
 
 namespace mamba {
 namespace {
 
 using common::columns;
 using common::elements;
-using common::Error;
 using common::rows;
-
-void expect(bool right, const char* rule) {
-  if (!right) throw Error{ENG_INVALID, rule};
-}
-
-eng_desc make(int32_t dtype, std::initializer_list<int64_t> dims) {
-  eng_desc d{};
-  d.dtype = dtype;
-  for (int64_t n : dims) d.dims[d.ndim++] = n;
-  return d;
-}
-eng_desc with_columns(eng_desc d, int64_t n) {
-  return d.dims[d.ndim - 1] = n, d;
-}
-int32_t wide(int32_t dtype) {
-  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
-}
-bool is(const eng_desc& d, std::initializer_list<int64_t> dims) {
-  const eng_desc want = make(d.dtype, dims);
-  bool same = d.ndim == want.ndim;
-  for (uint32_t k = 0; same && k < d.ndim; ++k) same = d.dims[k] == want.dims[k];
-  return same;
-}
-
-// Writes what `shapes` gives for the call.
-template <class Shapes>
-eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error,
-                    Shapes shapes) {
-  return common::guarded(error, [&] {
-    const std::vector<eng_desc> made = shapes(common::Call(*call));
-    expect(made.size() <= cap, "the host has no room for the outputs");
-    std::copy(made.begin(), made.end(), out);
-    *n_out = static_cast<uint32_t>(made.size());
-  });
-}
-#define INFER(name)                                                                                               \
-  eng_status name##_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) { \
-    return infer_by(call, out, cap, n_out, error, name);                                                          \
-  }
-
-using Descs = std::vector<eng_desc>;
-
-// Input k, the segments of the tokens of x (B, T, ...), is absent or right.
-void expect_segments(const common::Call& c, size_t k, const eng_desc& x) {
-  expect(!c.has(k) || (c.in[k].dtype == ENG_I32 && is(c.in[k], {x.dims[0], x.dims[1]})), "segments must be (B, T) i32");
-}
 
 // The kernels hold the taps of a channel in registers.
 void expect_taps(const eng_desc& x, const eng_desc& w) {
@@ -113,13 +66,6 @@ Descs conv_step(const common::Call& c) {
   return {with_columns(c.in[0], channels), c.in[2]};
 }
 INFER(conv_step)
-
-eng_status refuse_segments(eng_error* error) {
-  return common::report(
-      error, ENG_UNSUPPORTED,
-      "segments divide samples into documents, but a running sequence is one document; generate with a "
-      "model that is traced without segments");
-}
 
 eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
   const auto& api = *s->api;
@@ -300,7 +246,10 @@ const eng_op ops[] = {
     {.struct_size = sizeof(eng_op), .id = MAMBA_OP_INIT_A_LOG},
     {.struct_size = sizeof(eng_op), .id = MAMBA_OP_INIT_DT_BIAS},
 };
-const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3], &ops[4], &ops[5], &ops[6], &ops[7], &ops[8], &ops[9]};
+const eng_op* const list[] = {&ops[0],     &ops[1],     &ops[2],     &ops[3],    &ops[4],     &ops[5],
+                              &ops[6],     &ops[7],     &ops[8],     &ops[9],    &ssd_ops[0], &ssd_ops[1],
+                              &ssd_ops[2], &ssd_ops[3], &ssd_ops[4], &ssd_ops[5]};
+static_assert(sizeof list / sizeof *list == sizeof ops / sizeof *ops + ssd_op_count);
 
 }  // namespace
 

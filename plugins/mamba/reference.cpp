@@ -3,40 +3,14 @@
 // whatever the type of a tensor. Other kernels are compared with these.
 //
 // Shapes in comments: B sequences, T tokens, E channels, N states of a channel.
-#include <cmath>
 #include <cstring>
 
-#include "../common/documents.hpp"
-#include "../common/reals.hpp"
-#include "../common/types.hpp"
 #include "kernels.hpp"
 #include "ops.hpp"
+#include "reference_shared.hpp"
 
 namespace mamba {
 namespace {
-
-using common::Args;
-using common::Call;
-using common::columns;
-using common::elements;
-using common::Reals;
-using common::rows;
-
-// All but input `integers`.
-void expect_reals(const Call& c, size_t integers) {
-  for (const auto* list : {&c.in, &c.out})
-    for (const eng_desc& d : *list)
-      if (d.dtype && !(integers < c.in.size() && &d == &c.in[integers]) && d.dtype != ENG_F32 && d.dtype != ENG_F64 &&
-          !common::is_half(d))
-        throw common::Error{ENG_UNSUPPORTED, "computes in f32, f64, bf16 or f16"};
-}
-
-double sigmoid(double x) {
-  return 1.0 / (1.0 + std::exp(-x));
-}
-double softplus(double x) {
-  return x > 20.0 ? x : std::log1p(std::exp(x));
-}
 
 // Computes whole sequences, or (step) the next tokens of running ones.
 template <bool step>
@@ -244,10 +218,16 @@ const eng_kernel* const list[] = {&common::kernel<Conv<false>>,
                                   &common::kernel<Scan<false>>,
                                   &common::kernel<Scan<true>>,
                                   &common::kernel<ScanGrad>,
+                                  &ssd_reference_kernels[0],
+                                  &ssd_reference_kernels[1],
+                                  &ssd_reference_kernels[2],
+                                  &ssd_reference_kernels[3],
+                                  &ssd_reference_kernels[4],
                                   &split_kernel,
                                   &join_kernel,
                                   &init_a_log_kernel,
-                                  &init_dt_bias_kernel};
+                                  &init_dt_bias_kernel,
+                                  &init_log_uniform_kernel};
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include "../common/philox.hpp"
 #include "../common/reals.hpp"
 #include "kernels.hpp"
-#include "ops.hpp"
+#include "ssd.hpp"
 
 namespace mamba {
 namespace {
@@ -103,9 +103,34 @@ struct InitDtBias {
   }
 };
 
+struct InitLogUniform {
+  static constexpr const char* op = MAMBA_OP_INIT_LOG_UNIFORM;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  eng_desc out;
+  int64_t first;
+  uint64_t seed, stream;
+  double low, high;
+  explicit InitLogUniform(const Call& c)
+      : out(c.out[0]),
+        first(c.integer("first")),
+        seed(static_cast<uint64_t>(c.integer("seed"))),
+        stream(static_cast<uint64_t>(c.integer("stream"))),
+        low(c.real("low")),
+        high(c.real("high")) {}
+  static void check(const Call& c) {
+    expect_reals(c);
+    if (!(c.real("low") > 0)) throw common::Error{ENG_INVALID, "low must be above 0"};
+  }
+  void run(const Args& a) const {
+    fill(out, first, a,
+         [&](uint64_t e) { return std::log(low + (high - low) * common::philox_uniform(e, stream, seed)); });
+  }
+};
+
 }  // namespace
 
 extern const eng_kernel split_kernel = common::kernel<Split>, join_kernel = common::kernel<Join>,
-                        init_a_log_kernel = common::kernel<InitALog>, init_dt_bias_kernel = common::kernel<InitDtBias>;
+                        init_a_log_kernel = common::kernel<InitALog>, init_dt_bias_kernel = common::kernel<InitDtBias>,
+                        init_log_uniform_kernel = common::kernel<InitLogUniform>;
 
 }  // namespace mamba

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "engine/model.h"
@@ -20,6 +21,25 @@ using Texts = std::vector<std::string>;
 
 constexpr uint64_t most_bytes = 16u << 20;
 constexpr size_t deepest = 16;
+
+// Python writes an infinite number as no JSON has it: with an object in its place, as transformers writes since 5.0.
+std::string without_infinity(const std::string& text) {
+  static constexpr std::string_view word = "Infinity";
+  std::string out;
+  bool quoted = false;
+  for (size_t k = 0; k < text.size(); ++k) {
+    if (quoted && text[k] == '\\') {
+      out += text.substr(k++, 2);
+    } else if (!quoted && text.compare(k, word.size(), word) == 0 && (k == 0 || text[k - 1] != '-')) {
+      out += infinite_json().dump();
+      k += word.size() - 1;
+    } else {
+      quoted = (text[k] == '"') != quoted;
+      out += text[k];
+    }
+  }
+  return out;
+}
 
 // The value at a path; nullptr if there is none, or null.
 const Json* at(const Json& document, const std::string& path) {
@@ -59,6 +79,7 @@ Value to_value(const Json& json, Type type) {
   Texts texts;
   for (const Json& item : json.list()) {
     if (item.is_number()) numbers.push_back(item.number());
+    if (item == infinite_json()) numbers.push_back(std::numeric_limits<double>::max());
     if (item.is_string()) texts.push_back(item.text());
   }
   if (numbers.size() == json.size()) return numbers;
@@ -306,7 +327,7 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
 Json parse_config_json(const std::string& text, const fs::path& file) {
   Json json;
   try {
-    json = parse_json(text, file.string(), deepest);
+    json = parse_json(without_infinity(text), file.string(), deepest);
   } catch (const Error& e) {
     throw Error(Exit::usage, e.what());
   }

@@ -7,6 +7,10 @@
 
 namespace eng {
 
+// The object that transformers writes in the place of an infinite number. In an option of lists of numbers, the largest
+// double stands for it.
+Json infinite_json();
+
 // Throw Error(Exit::usage).
 Json parse_config_json(const std::string& text, const std::filesystem::path& file);
 Json read_config_json(const std::filesystem::path& file);

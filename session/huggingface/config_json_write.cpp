@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "session/huggingface/config_json.hpp"
@@ -24,16 +25,26 @@ bool is_free(const Json& all, const std::string& path) {
   return dot == std::string::npos ? next.is_null() : is_free(next, path.substr(dot + 1));
 }
 
+Json number_json(double number) {
+  return number == std::numeric_limits<double>::max() ? infinite_json() : Json(number);
+}
+
 // An option's value. A list of whole numbers is one of integers: transformers takes no 1.0 in the place of 1.
 Json option_json(const Value& value) {
   const auto* list = std::get_if<std::vector<double>>(&value);
   const auto whole = [](double x) { return x == std::floor(x) && std::abs(x) < 1e15; };
-  if (!list || !std::all_of(list->begin(), list->end(), whole))
-    return Json::parse(toml_text(value));  // valid JSON, too
+  if (!list) return Json::parse(toml_text(value));  // valid JSON, too
+  Json out = Json::array();
+  for (const double number : *list) out.push_back(number_json(number));
+  if (!std::all_of(list->begin(), list->end(), whole)) return out;
   return std::vector<int64_t>(list->begin(), list->end());
 }
 
 }  // namespace
+
+Json infinite_json() {
+  return Json::object({{"__float__", "Infinity"}});
+}
 
 Json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
                        const std::string& dtype, const Json& before) {

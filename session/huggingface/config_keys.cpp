@@ -150,7 +150,6 @@ const char* difference_of(const std::string& model_type) {
       {"olmo", "it is LLaMA with other norms"},
       {"olmo3", "it is OLMo 2 with windows of attention"},
       {"stablelm", "it is LLaMA with other norms, and rotary embedding of a part of a head"},
-      {"mamba2", "it is another model than Mamba-1"},
       {"falcon_mamba", "it is Mamba-1 with norms of B, C and the time step"}};
   for (const auto& [name, what] : families)
     if (model_type == name) return what;

@@ -71,7 +71,8 @@ TEST_CASE("Qwen2 is exported to a directory like the one that it was read from",
 
 TEST_CASE("families are exported to directories like those that they were read from", "[cli][from][.slow]") {
   for (const char* name : {"qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "minicpm", "internlm2",
-                           "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3"}) {
+                           "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3",
+                           "../hf_mamba2/plain", "../hf_mamba2/groups", "../hf_mamba2/bias"}) {
     INFO(name);
     Scratch scratch;
     const fs::path source = goldens.parent_path() / "hf_families" / name;

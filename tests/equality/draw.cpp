@@ -26,6 +26,9 @@ std::string model_text(const std::string& model) {
            "max_position_embeddings = 16\ndropout = 0.1\n";
   if (model == "mamba")
     return "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\ntime_step_rank = 4\n";
+  if (model == "mamba2")
+    return "plugin = 'mamba2'\nhidden_size = 32\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 8\nstate_size = 4\n"
+           "n_groups = 2\n";
   if (model == "moe")
     return "plugin = 'qwen3_moe'\nhidden_size = 32\nmoe_intermediate_size = 24\nnum_hidden_layers = 2\n"
            "num_attention_heads = 4\nnum_key_value_heads = 2\nnum_experts = 5\nnum_experts_per_tok = 2\n"
@@ -241,7 +244,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       fleet.upload(r, planned.plans[r].field("labels"), labels[r].data());
       if (g.packed) {
         fleet.upload(r, planned.plans[r].field("segments"), segments[r].data());
-        if (g.model != "mamba") fleet.upload(r, planned.plans[r].field("positions"), positions[r].data());
+        if (g.model.rfind("mamba", 0) != 0) fleet.upload(r, planned.plans[r].field("positions"), positions[r].data());
         fleet.upload(r, planned.plans[r].field("loss_weights"), weights[r].data());
       }
       fleet.upload(r, planned.plans[r].inputs, inputs);

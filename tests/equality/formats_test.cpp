@@ -90,7 +90,7 @@ void one_result(const std::vector<std::pair<const char*, const char*>>& list) {
 }  // namespace
 
 TEST_CASE("16-bit formats: one result for every strategy, and not that of fp32", "[.slow]") {
-  one_result({{"bf16", "mamba"}, {"bf16_sr", "mamba"}, {"fp16", "mamba"}});
+  one_result({{"bf16", "mamba"}, {"bf16_sr", "mamba"}, {"fp16", "mamba"}, {"bf16", "mamba2"}});
 #ifndef SANITIZED
   one_result({{"bf16", "llama-tied"}, {"fp16", "opt"}});
 #endif

@@ -47,12 +47,12 @@ TEST_CASE("low-rank paths of every model have the same bits with every strategy,
   struct Case {
     const char *model, *precision, *targets, *more;
   };
-  for (const Case& c :
-       {Case{"llama", "bf16", "'*.q_proj', '*.v_proj', '*.down_proj'", "dropout = 0.1\n"},
-        Case{"llama-tied", "fp16", "'*_proj'", "freeze = false\n"},
-        Case{"opt", "fp32", "'*.fc1', '*.fc2', '*.out_proj'", ""},
-        Case{"mamba", "bf16", "'*.in_proj', '*.x_proj', '*.out_proj'", ""},
-        Case{"mamba", "fp32", "'all-linear'", "dropout = 0.1\nranks = ['*.dt_proj=1', '*.x_proj=2']\n"}}) {
+  for (const Case& c : {Case{"llama", "bf16", "'*.q_proj', '*.v_proj', '*.down_proj'", "dropout = 0.1\n"},
+                        Case{"llama-tied", "fp16", "'*_proj'", "freeze = false\n"},
+                        Case{"opt", "fp32", "'*.fc1', '*.fc2', '*.out_proj'", ""},
+                        Case{"mamba", "bf16", "'*.in_proj', '*.x_proj', '*.out_proj'", ""},
+                        Case{"mamba", "fp32", "'all-linear'", "dropout = 0.1\nranks = ['*.dt_proj=1', '*.x_proj=2']\n"},
+                        Case{"mamba2", "fp32", "'all-linear'", ""}}) {
     Group group;
     group.model = c.model, group.precision = c.precision, group.accumulate = 2;
     group.transforms = low_rank(c.targets, c.more);

@@ -25,7 +25,9 @@ const std::string models[] = {
     "num_key_value_heads = 2\n",
     "plugin = 'opt'\nhidden_size = 64\nffn_dim = 96\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
     "max_position_embeddings = 48\ndropout = 0.0\n",
-    "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 8\n"};
+    "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 8\n",
+    "plugin = 'mamba2'\nhidden_size = 32\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 8\nstate_size = 8\nn_groups "
+    "= 2\n"};
 
 struct Passage {
   std::vector<int32_t> tokens;

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t batch = 2, length = 150;  // two chunks of prompt and more
 
 struct Sequence : Run {
-  Sequence(const std::string& options, const std::string& device_name)
-      : Run(config_of("[model]\nplugin = 'mamba'\nvocab_size = 64\nhidden_size = 32\nnum_hidden_layers = 3\n" +
+  Sequence(const std::string& options, const std::string& device_name, const std::string& model = "mamba")
+      : Run(config_of("[model]\nplugin = '" + model + "'\nvocab_size = 64\nhidden_size = 32\nnum_hidden_layers = 3\n" +
                       options + "[device]\nplugin = '" + device_name + "'\nthreads = 2\n[train]\nmicro_batch = 2\n" +
                       "sequence_length = 150\nsteps = 1\n"),
             Use::generate),
@@ -74,6 +74,26 @@ TEST_CASE("logits of Mamba one position at a time are those of the whole forward
                   states = sequence.config.section("model").integer("state_size"),
                   channels = std::string(options).find("1.5") == std::string::npos ? 64 : 48;
     CHECK(cache == static_cast<uint64_t>(3 * batch * channels * (states + taps - 1) * 4));  // whatever the length
+  }
+}
+
+TEST_CASE("logits of Mamba-2 one position at a time are those of the whole forward") {
+  const std::string device = GENERATE("cpu", "reference");
+  for (const char* options :
+       {"num_heads = 4\nhead_dim = 16\nstate_size = 8\nn_groups = 2\n",
+        "num_heads = 3\nhead_dim = 32\nexpand = 3\nstate_size = 8\nn_groups = 1\nuse_bias = true\nconv_kernel = 2\n",
+        "num_heads = 8\nhead_dim = 8\nstate_size = 8\nn_groups = 8\ntime_step_limit = [0.01, 0.5]\n"}) {
+    INFO(device << " " << options);
+    Sequence sequence(options, device, "mamba2");
+    CHECK(sequence.error(0) < 1e-5);
+    CHECK(sequence.error(2) < 1e-5);  // the prompt read in pieces
+    uint64_t cache = 0;
+    for (const eng::Buffer& buffer : sequence.plan.buffers)
+      if (buffer.line == eng::Line::cache) cache += buffer.bytes;
+    const eng::Section& model = sequence.config.section("model");
+    const int64_t taps = model.integer("conv_kernel"), channels = 32 * model.integer("expand"),
+                  convolved = channels + 16 * model.integer("n_groups");
+    CHECK(cache == static_cast<uint64_t>(3 * batch * (channels * 8 + convolved * (taps - 1)) * 4));
   }
 }
 

@@ -58,9 +58,10 @@ struct Run {
     executor.upload(plan.counters, counters);
   }
   static eng::Model make_model(const eng::Config& config) {
-    const auto table = registry().table<eng_model>(ENG_MODEL_KIND, "mamba");
+    const std::string& name = config.section("model").string("plugin");
+    const auto table = registry().table<eng_model>(ENG_MODEL_KIND, name);
     eng::load_ops(registry());
-    return eng::trace_model("mamba", table, config.section("model"), config.section("train").integer("micro_batch"),
+    return eng::trace_model(name, table, config.section("model"), config.section("train").integer("micro_batch"),
                             config.section("train").integer("sequence_length"), ENG_F32);
   }
   eng::Plan make_plan(Use use) {

@@ -24,7 +24,7 @@ inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
     for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "moe/moe", "opt/opt",
-                             "optim/optim", "optim/muon", "precision/precision", "data/data"})
+                             "mamba/mamba", "optim/optim", "optim/muon", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);

@@ -10,12 +10,17 @@ from transformers import CONFIG_MAPPING, GenerationConfig
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "tests/session/huggingface"
 FAMILIES = ("llama", "mistral", "ministral", "internlm3", "qwen2", "qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox",
-            "opt", "mamba", "mixtral", "qwen3_moe", "olmoe")
+            "opt", "mamba", "mamba2", "mixtral", "qwen3_moe", "olmoe")
+
+
+def as_written(config):
+    """Infinite numbers are objects in files."""
+    return config._encode_special_floats(config.to_dict())
 
 
 def main():
     out = {"transformers": transformers.__version__, "generation": sorted(GenerationConfig._get_default_generation_params()),
-           "families": {name: CONFIG_MAPPING[name]().to_dict() for name in FAMILIES}}
+           "families": {name: as_written(CONFIG_MAPPING[name]()) for name in FAMILIES}}
     (HERE / "config_keys.json").write_text(json.dumps(out, indent=1) + "\n")
 
 
