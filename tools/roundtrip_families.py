@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the models of tests/models/hf_families, hf_moe and hf_mamba2, exports them, and checks that transformers reads the same.
+"""Reads the models of tests/models/hf_families, hf_moe and hf_mamba2, exports them, and compares what transformers reads.
 
     pip install torch transformers safetensors      (CPU builds are enough)
     python3 tools/roundtrip_families.py [ENGINE]     by default build/tools/engine
