@@ -324,6 +324,10 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
 
 }  // namespace
 
+Json infinite_json() {
+  return Json::object({{"__float__", "Infinity"}});
+}
+
 Json parse_config_json(const std::string& text, const fs::path& file) {
   Json json;
   try {

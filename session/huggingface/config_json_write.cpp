@@ -42,10 +42,6 @@ Json option_json(const Value& value) {
 
 }  // namespace
 
-Json infinite_json() {
-  return Json::object({{"__float__", "Infinity"}});
-}
-
 Json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
                        const std::string& dtype, const Json& before) {
   Json all = Json::object();
