@@ -187,8 +187,12 @@ struct Boundary {
         invalid(of + " template " + std::to_string(tmpl) + " takes " + std::to_string(all[tmpl].params) +
                 " parameters and " + std::to_string(all[tmpl].inputs) + " inputs, not " + std::to_string(n_params) +
                 " and " + std::to_string(n_in));
+      const auto room_for = [&](size_t outputs) {
+        if (cap < outputs) throw Failure{ENG_OUT_OF_RANGE, "the host has no room for the outputs of " + of};
+      };
+      room_for(1);
       const std::vector<eng_id> made = listed(m.trace(b, tmpl, params, in));
-      if (cap < made.size()) throw Failure{ENG_OUT_OF_RANGE, "the host has no room for the outputs of " + of};
+      room_for(made.size());
       const eng_status status = b->api->status(b, error);
       if (status == ENG_OK) *n_out = static_cast<uint32_t>(std::copy(made.begin(), made.end(), out) - out);
       return status;

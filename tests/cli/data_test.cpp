@@ -104,12 +104,8 @@ TEST_CASE("data that does not fit the model, or is missing", "[cli]") {
   scratch.write("data.parquet", "PAR1");
   const Result parquet = engine(scratch, {"check", "config.toml", "data.paths=['data.parquet']"});
   CHECK(parquet.exit == 4);
-  // The line has the whole path, so that it can be copied from any folder.
-  CHECK(has(parquet.err,
-            "\n  " + std::string(ENGINE_SOURCE_DIR) + "/tools/export-dataset " + (scratch / "data.parquet").string()));
-  fs::rename(scratch / "data.parquet", scratch / "my data.parquet");
-  CHECK(has(engine(scratch, {"check", "config.toml", "data.paths=['my data.parquet']"}).err,
-            "tools/export-dataset '" + (scratch / "my data.parquet").string() + "' --out '"));
+  CHECK(
+      has(parquet.err, (scratch / "data.parquet").string() + ", read by the format parquet: is damaged, or cut short"));
   CHECK(engine(scratch, {"data", "inspect", "nothing"}).exit == 2);
   CHECK(engine(scratch, {"data", "inspect", scratch.write("a.txt", "text").string()}).exit == 4);
 }
@@ -128,7 +124,7 @@ TEST_CASE("data in an unexpected format is reported before anything runs", "[cli
   Scratch scratch;
   scratch.config();
   // Every command that opens the data refuses it alike.
-  scratch.write("a.json", "[{\"text\": \"some text\"}]\n");
+  scratch.write("a.json", "[\"some text\"]\n");
   scratch.write("a.txt", std::string("\xff\xfe"
                                      "a\0b\0",
                                      6));

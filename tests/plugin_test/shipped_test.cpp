@@ -58,8 +58,8 @@ TEST_CASE("those that need options pass with them", "[plugin_test]") {
   passes("loss/preference", {"kind=orpo", "nll=0.3"}, other_kind);
   passes("offload/nvme", {"nvme_paths=['" + (place / "disk").string() + "']"});
   const fs::path text = place / "text.txt";
-  const Args needs = {"not a file of tokens", "there is no such file", "give file=PATH", "not valid JSON",
-                      "chat_template must name a file"};
+  const Args needs = {"not a file of tokens", "there is no such file", "give file=PATH",
+                      "not valid JSON",       "is not JSON Lines",     "chat_template must name a file"};
   passes("data/data", {"paths=['" + text.string() + "']", "validation=0.2", "file=" + text.string()}, needs);
   CHECK(has(try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "data/data.eng.so").result.out, "give KEY=VALUE"));
 }
