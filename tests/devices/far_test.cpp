@@ -22,7 +22,8 @@ namespace {
 // The results of the cpu.
 const Result& expected(const Model& model, const std::string& strategy) {
   static std::map<std::string, Result> known;
-  const std::string key = model.name + strategy + std::to_string(model.ranks) + " " + std::to_string(model.accumulate);
+  const std::string key =
+      model.name + strategy + std::to_string(model.ranks) + " " + std::to_string(model.accumulate) + model.more;
   auto it = known.find(key);
   if (it == known.end()) {
     On on;
@@ -110,6 +111,32 @@ TEST_CASE("states in host memory beside far give the same bits, in any order of 
       INFO(describe(model, on));
       CHECK(far_differs(model, on) == "");
     }
+}
+
+TEST_CASE("packed weights that come from a tier are decoded beside the computation, in any order of the queues") {
+  const std::string adapter = "[[transforms]]\nplugin = 'lora'\nrank = 4\ntargets = ['all-linear']\n";
+  int64_t number = 0;
+  for (const char* frozen : {"nf4", "int8"})
+    for (const char* offload : {"parameters = 'host'\n", "parameters = 'drawer'\n", ""})
+      for (const char* strategy : {"none", "zero3"}) {
+        On on;
+        on.offload = offload, on.strategy = strategy, on.delay = 30, on.seed = ++number, on.graphs = number % 2;
+        const uint32_t ranks = strategy == std::string("none") ? 1 : 2;
+        const Model model{"llama", ranks, 2, std::string("[precision]\nfrozen = '") + frozen + "'\n" + adapter};
+        INFO(describe(model, on));
+        CHECK(far_differs(model, on) == "");
+        on.device = "far";
+        const eng::Plan plan = eng::make_setup(config(model, on), registry(), 0, {0, ranks, 0, ranks}).plan;
+        const eng::Queue queue = ranks > 1 ? eng::Queue::comm : *offload ? eng::Queue::h2d : eng::Queue::compute;
+        size_t decoded = 0;
+        for (const eng::Segment& segment : plan.program("train").segments)
+          for (const eng::Action& action : segment.actions)
+            if (plan.calls[action.call].op->id == std::string(ENG_OP_UNPACK)) {
+              CHECK(action.queue == queue);
+              ++decoded;
+            }
+        CHECK(decoded > 0);
+      }
 }
 
 TEST_CASE("a plan states the threads of updates on the host") {

@@ -35,16 +35,16 @@ std::string model_text(const std::string& model) {
 
 std::string describe(const Model& m, const On& on) {
   return fmt::format(
-      "{} on {} ranks, {} micro-batches; {}, {}, overlap {}, graphs {}, delay {}, seed {}, collectives on {}; {}",
+      "{} on {} ranks, {} micro-batches; {}, {}, overlap {}, graphs {}, delay {}, seed {}, collectives on {}; {}{}",
       m.name, m.ranks, m.accumulate, on.device, on.strategy, on.overlap, on.graphs, on.delay, on.seed,
-      on.on_queues ? "queues" : "the host", on.offload);
+      on.on_queues ? "queues" : "the host", on.offload, m.more);
 }
 
 eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
     for (const char* name : {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
-                             "zero/zero", "offload/host"})
+                             "zero/zero", "offload/host", "transform/low_rank"})
       search.extra.push_back(file(name));
     for (const char* path : {TRAIN_PLUGINS}) search.extra.push_back(path);
     search.environment = false;
@@ -74,7 +74,7 @@ eng::Config config(const Model& m, const On& on, uint32_t rank) {
         rank ? -1 : on.late, on.patience, on.uncapturable, on.mortal);
   else
     text += on.device == "cuda" ? "attention = 'own'\n" : "threads = 1\n";
-  text += "[offload]\n" + on.offload;
+  text += "[offload]\n" + on.offload + m.more;
   return eng::Config::parse(text, "devices.toml", ".", {}, eng::schemas_of(registry()));
 }
 

@@ -17,6 +17,7 @@ struct Model {
   std::string name = "llama";  // llama, opt, mamba
   uint32_t ranks = 1;
   int64_t accumulate = 1;
+  std::string more = {};  // sections
 };
 
 // Settings that must not change them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test communicator "threads": the ranks are threads of one process. Its collectives work on the host, in memory of
 // the host.
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -203,7 +204,10 @@ eng_status prepare(void* device, const eng_call* call, void** state, eng_error* 
       if (!std::strcmp(call->attrs[k].key, "root")) made->root = call->attrs[k].i;
     }
     const eng_desc& d = call->in[0];
-    made->bytes = d.dtype == ENG_F64 || d.dtype == ENG_I64 ? 8 : d.dtype == ENG_BF16 || d.dtype == ENG_F16 ? 2 : 4;
+    const auto one_of = [&](std::initializer_list<int32_t> types) {
+      return std::find(types.begin(), types.end(), d.dtype) != types.end();
+    };
+    made->bytes = one_of({ENG_F64, ENG_I64}) ? 8 : one_of({ENG_BF16, ENG_F16}) ? 2 : one_of({ENG_U8}) ? 1 : 4;
     for (uint32_t k = 0; k < d.ndim; ++k) made->bytes *= static_cast<uint64_t>(d.dims[k]);
     *state = made.release();
   });
