@@ -8,7 +8,6 @@
 #include "attention_choice.hpp"
 #include "attention_graph.hpp"
 #include "device.hpp"
-#include "engine/ops_attention.h"
 
 namespace cuda {
 namespace served {
@@ -105,12 +104,8 @@ void drop(void* made) {
   if (m->what) (m->by->*give_back)(m->what);
 }
 
-// windowed: of eng.attention_window/1, which is asked for cuDNN's refusal alone.
-template <bool backward, bool windowed>
+template <bool backward>
 struct Dispatcher {
-  static constexpr const char* op = windowed   ? (backward ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_WINDOW)
-                                    : backward ? ENG_OP_ATTENTION_GRAD
-                                               : ENG_OP_ATTENTION;
   static constexpr const eng_kernel& by_cudnn = common::kernel<ByCudnn<backward>>;
   inline static const eng_kernel* own = nullptr;  // the kernel that was in the list
 
@@ -135,7 +130,7 @@ struct Dispatcher {
   }
   static constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
                                         .flags = 0,
-                                        .op = op,
+                                        .op = by_cudnn.op,
                                         .workspace = workspace,
                                         .prepare = prepare,
                                         .bind = bind,
@@ -153,9 +148,7 @@ struct Dispatcher {
 }  // namespace served
 
 void add_cudnn_attention(List& list) {
-  using namespace served;
-  Dispatcher<false, false>::take_place(list), Dispatcher<true, false>::take_place(list);
-  Dispatcher<false, true>::take_place(list), Dispatcher<true, true>::take_place(list);
+  served::Dispatcher<false>::take_place(list), served::Dispatcher<true>::take_place(list);
 }
 
 }  // namespace cuda
