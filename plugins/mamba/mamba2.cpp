@@ -89,21 +89,11 @@ struct Mamba2::Weights {
 };
 
 eng_model_info Mamba2::describe() const {
-  eng_model_info info{};
-  info.vocabulary = c_.vocabulary;
-  info.layers = c_.layers;
-  return info;  // the model has no attention and no limit on the length
+  return info_of(c_);
 }
 
 void Mamba2::declare(eng_build* b) const {
-  const Init head = c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden);
-  declare_blocks(b, c_.vocabulary, c_.hidden, c_.layers, c_.std, c_.tied, head, [&](const std::string& prefix) {
-    std::vector<eng_id> params;
-    Weights{}.each(c_, [&](eng_id&, const char* name, const std::vector<int64_t>& dims, uint32_t flags, const Init& i) {
-      params.push_back(model::param(b, prefix + name, dims, flags, i));
-    });
-    return params;
-  });
+  declare_blocks<Weights>(b, c_);
 }
 
 eng_id Mamba2::layer(eng_build* b, const Weights& w, eng_id h) const {
@@ -127,16 +117,12 @@ eng_id Mamba2::layer(eng_build* b, const Weights& w, eng_id h) const {
 }
 
 std::vector<model::Signature> Mamba2::templates() const {
-  uint32_t layer_params = 0;
-  Weights{}.each(c_, [&](eng_id&, const char*, const std::vector<int64_t>&, uint32_t, const Init&) { ++layer_params; });
-  return {{1, 0}, {layer_params, 1}, {2, 1}};
+  return signatures_of<Weights>(c_);
 }
 
 eng_id Mamba2::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
   if (tmpl != model::layer_template) return trace_ends(b, tmpl, params, in, c_.eps);
-  Weights w{};
-  w.each(c_, [&](eng_id& id, const char*, const std::vector<int64_t>&, uint32_t, const Init&) { id = *params++; });
-  return layer(b, w, in[0]);
+  return layer(b, taken<Weights>(c_, params), in[0]);
 }
 
 }  // namespace mamba
