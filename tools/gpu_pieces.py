@@ -24,6 +24,8 @@ MODEL = {
     "mamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "state_size": 4},
 }
 
+LORA = ["adapter.plugin=lora", 'adapter.targets=["all-linear"]', "adapter.rank=2"]
+
 
 class Failed(Exception):
     pass
@@ -283,6 +285,21 @@ class Check:
         self.numbers["worst"] = rows
         return f"losses within {max(rows.values()):.1e} of the cpu's"
 
+    def adapters(self):
+        """LoRA of llama and mamba, beside frozen weights in 8 or 4 bits, and with preferences: losses near the cpu's"""
+        pairs, rows, steps = self.work / "pairs.jsonl", {}, 2 if self.args.software else 8
+        pairs.write_text("".join(f'{{"prompt": "Is it {k}?", "chosen": " Yes.", "rejected": " Go away!"}}\n' for k in range(8)))
+        frozen = [("llama", [f"precision.frozen={form}"]) for form in ("int8", "e4m3", "nf4", "nf4_double")]
+        dpo = ["loss.plugin=preference", "reference.from=base", "data.plugin=pairs", 'data.paths=["pairs.jsonl"]']
+        for model, more in [("mamba", []), ("mamba", frozen[2][1]), ("llama", dpo), *frozen]:
+            words, name = [*LORA, *more], f"{model} {(more or ['lora'])[0].split('=')[-1]}"
+            config, out = self.config(model, steps), name.replace(" ", "-")
+            got, want = self.train(config, f"{out}-cuda", *words), self.train(config, f"{out}-cpu", *words, device="cpu")
+            rows[name] = worst = max(abs(g["loss"] / w["loss"] - 1) for g, w in zip(got, want, strict=True))
+            need(worst <= 1e-4, f"{name}: losses are up to {worst:.1e} from the cpu's: more than 1e-4")
+        self.numbers["worst"] = rows
+        return f"{', '.join(rows)}: losses within {max(rows.values()):.1e} of the cpu's"
+
     def analyse(self):
         """the analysis of curvature: the same bits again, the planned memory, and near what the cpu device measures"""
         self.need_kernels()
@@ -395,6 +412,30 @@ class Check:
         self.numbers["tokens_per_second"] = {k: round(v, 1) for k, v in rows.items()}
         return ", ".join(f"{k} {v:.0f} tokens/s" for k, v in rows.items()) + ("" if self.args.torch else "; no --torch")
 
+    def benchmark_lora(self):
+        """tokens per second of LoRA on a LLaMA of 8 billion parameters, 2 x 4096 tokens: bf16, packed documents, nf4"""
+        if self.args.software:
+            raise Failed("the software runtime has no speed of a GPU")
+        self.config("llama")
+        text, rows = (self.work / "text.txt").read_text(errors="replace") * 2, {}
+        (self.work / "documents.jsonl").write_text("".join(  # of 100 to 1,600 characters
+            json.dumps({"text": text[k * 900:][:100 + k * 977 % 1500]}) + "\n" for k in range(len(text) // 900)))
+        config = self.work / "lora_8b.toml"
+        config.write_text("""[model]\nplugin = "llama"\npreset = "llama-3-8b"\n[data]\npaths = ["text.txt"]\nvalidation = 0.0
+[train]\nsteps = 1\nmicro_batch = 2\nsequence_length = 4096\n[optimizer]\nlearning_rate = 2e-4\nweight_decay = 0.0
+[precision]\nplugin = "bf16"\n[checkpoint]\nevery = 0\n[device]\nplugin = "cuda"\n""")
+        lora = [*LORA[:2], "adapter.rank=16"]
+        for name, words in (("bf16", []), ("bf16, packed", ['data.paths=["documents.jsonl"]', "data.pack=true"]),
+                            ("nf4", ["precision.frozen=nf4"])):
+            plan = json.loads(self.engine("plan", config, "--json", *lora, *words).stdout)["ranks"][0]
+            if plan["fits"] is False:
+                raise Skipped(f"{name} needs {plan['device_peak_bytes'] / 2**30:.1f} GiB, which this GPU has not")
+            lines = self.first_steps(12, config, f"lora-{name}".replace(", ", "-"), *lora, *words)
+            rows[name] = statistics.median(line["tokens_per_second"] for line in lines[4:])
+            self.numbers[f"{name} device_peak_bytes"] = lines[-1]["device_peak_bytes"]
+        self.numbers["tokens_per_second"] = {k: round(v, 1) for k, v in rows.items()}
+        return ", ".join(f"{k} {v:.0f} tokens/s" for k, v in rows.items())
+
     def first_steps(self, steps, config, out, *words):
         """The metrics of the first steps of a run, which is ended then: its checkpoint would take long."""
         metrics, log = self.work / out / "metrics.jsonl", open(self.work / f"{out}.log", "w")
@@ -413,10 +454,11 @@ class Check:
 
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
-          "synchronous", "error", "policies", "formats", "analyse", "serve", "stages", "memory", "benchmark")
-ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark"), ("error",)  # what the other has not, or does not on request
+          "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory", "benchmark",
+          "benchmark_lora")
+ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark", "benchmark_lora"), ("error",)  # the other has it not, or not on request
 # Left out by --quick.
-SLOW = ("stages", "train_opt", "train_mamba", "synchronous", "policies", "formats", "analyse", "serve")
+SLOW = ("stages", "train_opt", "train_mamba", "synchronous", "policies", "formats", "adapters", "analyse", "serve")
 
 
 def gpus():

@@ -1,42 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes, gradient and kernels. They read B x T numbers, so one thread is enough.
-#include "ops.hpp"
-
 #include <algorithm>
 #include <array>
 
-#include "../common/kernel.hpp"
-#include "pairs.hpp"
+#include "call.hpp"
 
 namespace preference {
 namespace {
 
-constexpr int32_t ignored = -100;
-constexpr uint32_t sums = 6;       // outputs of the op
-constexpr uint32_t gradients = 5;  // of its outputs: all but the last
-constexpr uint32_t kto_sums = 3;   // outputs of the op of kto
-
-void expect(bool right, const char* rule) {
-  if (!right) throw common::Error{ENG_INVALID, rule};
-}
-
-bool same_shape(const eng_desc& a, const eng_desc& b) {
-  return a.ndim == 2 && b.ndim == 2 && a.dims[0] == b.dims[0] && a.dims[1] == b.dims[1];
-}
-
-void check(const common::Call& c) {
-  const eng_desc &logprobs = c.in[0], &labels = c.in[1];
-  expect(logprobs.dtype == ENG_F32 || logprobs.dtype == ENG_F64, "log-probabilities must be f32");
-  expect(labels.dtype == ENG_I32 && same_shape(logprobs, labels), "labels must be (B, T) i32");
-  const bool right = !c.has(2) || (c.in[2].dtype == ENG_F32 && same_shape(logprobs, c.in[2]));
-  expect(right, "the log-probabilities of the reference must be (B, T) f32");
-  expect(logprobs.dims[0] % 2 == 0, "sequences must come in pairs");
-}
-
 eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
     const common::Call c(*call);
-    check(c);
+    check_pairs(c);
     expect(cap >= sums, "the host has no room for the outputs");
     for (uint32_t k = 0; k < sums; ++k) {
       out[k] = {};
@@ -48,7 +23,7 @@ eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n,
 
 eng_status infer_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
-    check(common::Call(*call));
+    check_pairs(common::Call(*call));
     expect(cap >= 1, "the host has no room for the output");
     out[0] = call->in[0];
     *n = 1;
@@ -68,12 +43,6 @@ eng_status gradient(eng_gradient* g, eng_error* error) {
     api.give(g, 0, made);
   }
   return api.status(g, error);
-}
-
-void check_kto(const common::Call& c) {
-  check(c);
-  expect(c.has(2) && c.has(3) && c.in[3].dtype == ENG_F32 && same_shape(c.in[0], c.in[3]),
-         "the reference and `desirable` must be (B, T) f32");
 }
 
 eng_status infer_kto(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
@@ -126,8 +95,7 @@ const eng_op* const op_list[] = {&pairs_op, &pairs_grad_op, &kto_op, &kto_grad_o
 // The inputs of an op, as all kernels have them.
 class Pairs {
  public:
-  explicit Pairs(const common::Call& c)
-      : Pairs(c, {c.integer("kind"), c.real("beta"), c.real("margin"), c.real("smoothing"), c.integer("mean") != 0}) {}
+  explicit Pairs(const common::Call& c) : Pairs(c, rule_of(c)) {}
   Pairs(const common::Call& c, const Rule& rule)
       : wide_(c.in[0].dtype == ENG_F64), rows_(c.in[0].dims[0]), length_(c.in[0].dims[1]), rule_(rule) {}
 
@@ -214,8 +182,7 @@ struct PairsGradKernel : Pairs {
 class Kto : public Pairs {
  public:
   static void check(const common::Call& c) { check_kto(c); }
-  explicit Kto(const common::Call& c)
-      : Pairs(c, {kto, c.real("beta"), 0, 0, false}), good_(c.real("good")), bad_(c.real("bad")) {}
+  explicit Kto(const common::Call& c) : Pairs(c, KtoRule(c).rule()), kto_(c) {}
 
  protected:
   // use(row of the answer, its labels, what is said of it)
@@ -226,13 +193,13 @@ class Kto : public Pairs {
     const double k = count > 0 ? std::max(0.0, sum / count) : 0.0;
     each(a, [&](int64_t row, const Answer& answer, const Answer&) {
       const bool good = a.in<float>(3)[row * length_] != 0;
-      use(row, judge_alone(rule_.beta, good ? good_ : bad_, good, answer.s - answer.r, k));
+      use(row, judge_alone(kto_.beta, good ? kto_.good : kto_.bad, good, answer.s - answer.r, k));
     });
     return k * count;
   }
 
  private:
-  const double good_, bad_;
+  const KtoRule kto_;
 };
 
 struct KtoKernel : Kto {

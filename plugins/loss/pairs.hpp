@@ -24,6 +24,10 @@
 #include <cmath>
 #include <cstdint>
 
+#ifndef PREFERENCE_INLINE
+#define PREFERENCE_INLINE inline  // kernels for GPUs say more
+#endif
+
 namespace preference {
 
 enum Kind : int64_t { dpo, ipo, simpo, orpo, kto };
@@ -32,7 +36,7 @@ struct Rule {
   int64_t kind = dpo;
   double beta = 0, margin = 0, smoothing = 0;
   bool mean = false;  // s and r are means over the tokens of an answer, not sums
-  bool compares() const { return kind == dpo || kind == ipo || kind == kto; }  // with a reference
+  PREFERENCE_INLINE bool compares() const { return kind == dpo || kind == ipo || kind == kto; }  // with a reference
 };
 
 // An answer: s, r, the number of its labels, and the mean of their log-probabilities.
@@ -42,10 +46,10 @@ struct Answer {
 };
 
 // -log sigmoid(z)
-inline double softplus_of_minus(double z) {
+PREFERENCE_INLINE double softplus_of_minus(double z) {
   return z > 0 ? std::log1p(std::exp(-z)) : std::log1p(std::exp(z)) - z;
 }
-inline double sigmoid(double z) {
+PREFERENCE_INLINE double sigmoid(double z) {
   return z > 0 ? 1 / (1 + std::exp(-z)) : std::exp(z) / (1 + std::exp(z));
 }
 
@@ -55,7 +59,7 @@ struct Judged {
   double chosen = 0, other = 0;      // rewards: beta (s - r), or beta s without a reference
 };
 
-inline Judged judge(const Rule& rule, const Answer& w, const Answer& l) {
+PREFERENCE_INLINE Judged judge(const Rule& rule, const Answer& w, const Answer& l) {
   const double r_w = rule.compares() ? w.r : 0, r_l = rule.compares() ? l.r : 0;
   Judged out;
   out.chosen = rule.beta * (w.s - r_w), out.other = rule.beta * (l.s - r_l);
@@ -81,7 +85,7 @@ struct Alone {
   bool right = false;      // a good answer is above k, a bad one below
 };
 
-inline Alone judge_alone(double beta, double weight, bool good, double more, double k) {  // more: s - r
+PREFERENCE_INLINE Alone judge_alone(double beta, double weight, bool good, double more, double k) {  // more: s - r
   const double side = good ? 1 : -1, z = side * beta * (more - k), no = sigmoid(-z);
   return {weight * no, -weight * side * beta * no * sigmoid(z), z > 0};
 }

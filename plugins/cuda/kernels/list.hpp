@@ -15,6 +15,7 @@ void add_elementwise(List& list);
 void add_layout(List& list);
 void add_norm(List& list);
 void add_optimizer(List& list);
+void add_packed(List& list);
 void add_product(List& list);
 void add_sequence(List& list);
 void add_step(List& list);
@@ -23,7 +24,7 @@ inline const List& kernels() {
   static const List all = [] {
     List list;
     for (auto* add : {add_attention, add_cross_entropy, add_elementwise, add_layout, add_norm, add_optimizer,
-                      add_product, add_sequence, add_step})
+                      add_packed, add_product, add_sequence, add_step})
       add(list);
     return list;
   }();

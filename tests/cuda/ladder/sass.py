@@ -39,6 +39,7 @@ FUSED = {  # why it has fused multiply-adds
     "on_cuda::scan": "the recurrence of the scan; exponentials",
     "optimizer::RoundedUpdateOf": "the op's formula: moments, momentum",
     "optimizer::UpdateOf": "the op's formula: moments, momentum",
+    "preference::on_cuda::in_order": "exponentials, logarithms and divisions in f64",
     "product::multiply": "products",
     "sequence::FillOf": "logarithms, cos and sin",
     "step::sum_squares": "the op's formula: sums of squares",

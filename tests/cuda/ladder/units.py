@@ -32,12 +32,13 @@ UNITS = (
     Unit("cuda", "plugins/cuda/kernels", ("tests/cuda/emulated/plugin.cpp", ORDER), "plugins/cuda/cuda.eng.so",
          "tests/cuda/emulated/emulated.eng.so",
          ("tests/cuda/kernels/attention_test.cpp", "tests/cuda/kernels/elementwise_test.cpp",
-          "tests/cuda/kernels/exact_test.cpp", "tests/cuda/kernels/layers_test.cpp",
-          "tests/cuda/kernels/layout_test.cpp", "tests/cuda/kernels/model_test.cpp",
-          "tests/cuda/kernels/packed_test.cpp", "tests/cuda/kernels/sparse_test.cpp"),
+          "tests/cuda/kernels/exact_test.cpp", "tests/cuda/kernels/frozen_test.cpp",
+          "tests/cuda/kernels/layers_test.cpp", "tests/cuda/kernels/layout_test.cpp",
+          "tests/cuda/kernels/model_test.cpp", "tests/cuda/kernels/packed_test.cpp",
+          "tests/cuda/kernels/sparse_test.cpp"),
          {"attention": "*attention*", "attention_documents": "*packed*,*documents*", "attention_forward": "*attention*",
           "attention_grad_key": "*attention*", "attention_grad_query": "*attention*", "norm": "*norm*",
-          "cross_entropy": "*cross-entropy*,*log-probabilities*", "layout": "*layout*",
+          "cross_entropy": "*cross-entropy*,*log-probabilities*", "layout": "*layout*", "packed": "*frozen weights*",
           "product": "*linear*,*cross-entropy*", "sequence": "*embedding*,*dropout*",
           "step": "*step*,*fold*,*loss scale*", "optimizer": "*adamw*", "elementwise": "*add*,*scale*"}),
     Unit("mamba", "plugins/mamba/cuda", ("plugins/mamba/cuda/plugin.cpp", ORDER), "plugins/mamba/mamba-cuda.eng.so",
@@ -48,11 +49,14 @@ UNITS = (
     Unit("curvature", "plugins/curvature/cuda", ("plugins/curvature/cuda/plugin.cpp", ORDER),
          "plugins/curvature/curvature-cuda.eng.so", "tests/cuda/emulated/emulated-curvature.eng.so",
          ("tests/cuda/kernels/curvature_test.cpp",), device="cuda"),
+    Unit("loss", "plugins/loss/cuda", ("plugins/loss/cuda/plugin.cpp", ORDER), "plugins/loss/loss-cuda.eng.so",
+         "tests/cuda/emulated/emulated-loss.eng.so", ("tests/cuda/kernels/preference_test.cpp",), device="cuda"),
 )
 EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
 # Plugins that the tests compare with, built by ninja.
 COMPARED = ("plugins/cpu/reference.eng.so", "plugins/mamba/mamba.eng.so", "plugins/optim/muon.eng.so",
-            "plugins/optim/adamw8bit.eng.so", "plugins/curvature/curvature.eng.so")
+            "plugins/optim/adamw8bit.eng.so", "plugins/curvature/curvature.eng.so",
+            "plugins/loss/preference.eng.so")
 
 
 def tracked(*patterns):

@@ -148,7 +148,7 @@ TEST_CASE("software CUDA runtime and NCCL (CPU): formats and optimizers change n
   const Args bucket = {"zero.plugin=zero2", "zero.bucket=4KiB"},
              host = {"zero.plugin=zero3", "offload.optimizer=host", "offload.parameters=host"};
   for (const Args& one : {Args{"precision.plugin=bf16"}, Args{"precision.plugin=bf16_sr"},
-                          Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"}}) {
+                          Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"}, qlora}) {
     INFO(one[0]);
     all_equal(scratch, 2, with(short_run, one), {bucket, host});
   }

@@ -15,6 +15,9 @@ inline const cli::Args opt = {"model.plugin=opt", "model.ffn_dim=128", "--unset"
 inline const cli::Args mamba = {
     "model.plugin=mamba",       "model.state_size=5", "--unset", "model.intermediate_size", "--unset",
     "model.num_attention_heads"};
+// LoRA beside frozen weights in 4 bits.
+inline const cli::Args qlora = {"adapter.plugin=lora", "adapter.targets=[\"all-linear\"]", "adapter.rank=4",
+                                "precision.frozen=nf4"};
 
 // Each value of a column of metrics.jsonl is within `limit` of the other run's, relative to it.
 inline void check_close(const cli::fs::path& got, const cli::fs::path& want, const char* key, double limit = 1e-4) {

@@ -3,6 +3,7 @@
 // events, graphs and copies are the runtime's, kernels are run by the emulator.
 #include "runs.hpp"
 #include "tests/cuda/train/analysis.hpp"
+#include "tests/cuda/train/answers.hpp"
 
 using namespace cli;
 using namespace shipped;
@@ -25,6 +26,7 @@ void run(const Scratch& scratch, const std::string& device, const std::string& o
 void compare(const std::string& plugin, const Args& more) {
   Scratch scratch;
   scratch.config();
+  write_answers(scratch);
   run(scratch, "cpu", "cpu", more), run(scratch, "cuda", "cuda", more);
   for (const char* key : {"loss", "grad_norm"}) check_close(scratch / "cuda", scratch / "cpu", key);
   const std::string record = read(scratch / "cuda/run.json");
@@ -42,6 +44,10 @@ TEST_CASE("software CUDA runtime (CPU): so do those of muon and adamw8bit", "[.s
   const Args optimizer =
       GENERATE(Args{"optimizer.plugin=muon"}, Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"});
   compare("\"eng.optim-cuda\"", with(optimizer, {"train.steps=2", "train.eval_every=0"}));
+}
+
+TEST_CASE("software CUDA runtime (CPU): so do those of preferences", "[.slow]") {
+  compare("\"eng.loss-cuda\"", with(qlora, with(preferences, {"train.steps=2", "train.eval_every=0"})));
 }
 
 TEST_CASE("software CUDA runtime (CPU): so does an analysis of curvature, whatever is late or on the host", "[.slow]") {

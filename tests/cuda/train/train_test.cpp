@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/cuda/train/analysis.hpp"
+#include "tests/cuda/train/answers.hpp"
 
 using namespace cli;
 
@@ -19,6 +20,7 @@ const Args mamba = {"model.plugin=mamba",       "model.state_size=5", "--unset",
                     "model.num_attention_heads"};
 const Args muon = {"optimizer.plugin=muon"};
 const Args adamw8bit = {"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"};
+const Args lora = {"adapter.plugin=lora", "adapter.targets=[\"all-linear\"]", "adapter.rank=2"};
 
 // The ids of the plugins that a run loaded. Its record also says that the device was none.
 std::set<std::string> plugins_of(const fs::path& run) {
@@ -32,7 +34,7 @@ std::set<std::string> plugins_of(const fs::path& run) {
 }  // namespace
 
 TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
-  const Args model = GENERATE(Args{}, mamba);
+  const Args model = GENERATE(Args{}, mamba, with(lora, {"precision.frozen=nf4"}));
   Scratch scratch;
   scratch.config();
   for (const std::string device : {"cpu", "cuda"}) {
@@ -43,7 +45,7 @@ TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
     INFO(result.err);
     REQUIRE(result.exit == 0);
     // Kernels of another file are looked for on their device only, and only where its own file has none.
-    CHECK(plugins_of(scratch / device).count("eng.mamba-cuda") == (device == "cuda" && !model.empty()));
+    CHECK(plugins_of(scratch / device).count("eng.mamba-cuda") == (device == "cuda" && model == mamba));
     CHECK(plugins_of(scratch / device).count("eng.optim-cuda") == 0);
   }
   CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
@@ -95,6 +97,7 @@ namespace {
 void compare(const Args& more) {
   Scratch scratch;
   scratch.config();
+  write_answers(scratch);
   const Args both = with({"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml",
                           "train.eval_batches=1", "checkpoint.every=2", "--unset", "device.threads"},
                          more);
@@ -112,11 +115,12 @@ void compare(const Args& more) {
   }
   CHECK(engine(scratch, {"ckpt", "diff", "cuda", "again"}).exit == 0);
   const std::set<std::string> ids = plugins_of(scratch / "cuda");
-  for (const std::string plugin : {"mamba", "muon", "adamw8bit"}) {
-    if (std::none_of(more.begin(), more.end(), [&](const auto& word) { return word.ends_with("plugin=" + plugin); }))
-      continue;
-    CHECK(ids.count(plugin == "mamba" ? "eng.mamba-cuda" : "eng.optim-cuda") == 1);
-  }
+  for (const auto& [plugin, id] : {std::pair<std::string, const char*>("mamba", "eng.mamba-cuda"),
+                                   {"muon", "eng.optim-cuda"},
+                                   {"adamw8bit", "eng.optim-cuda"},
+                                   {"preference", "eng.loss-cuda"}})
+    if (std::any_of(more.begin(), more.end(), [&](const auto& word) { return word.ends_with("plugin=" + plugin); }))
+      CHECK(ids.count(id) == 1);
   const Result on = engine(scratch, {"run", "cuda", "train.steps=5", "device.plugin=cpu"});
   INFO(on.err);
   CHECK(on.exit == 0);
@@ -136,4 +140,17 @@ TEST_CASE("emulated cuda: so do those of Mamba with muon", "[.slow]") {
 
 TEST_CASE("emulated cuda: so do those with adamw8bit", "[.slow]") {
   compare(with({"train.steps=4", "train.eval_every=2"}, adamw8bit));
+}
+
+TEST_CASE("emulated cuda: so do those of LoRA beside frozen weights in 8 or 4 bits", "[.slow]") {
+  const std::string frozen = GENERATE("int8", "e4m3", "nf4", "nf4_double");
+  compare(with({"train.steps=4", "train.eval_every=2", "precision.frozen=" + frozen}, lora));
+}
+
+TEST_CASE("emulated cuda: so do those of LoRA of all maps of a Mamba", "[.slow]") {
+  compare(with({"train.steps=4", "train.eval_every=2", "train.sequence_length=80"}, with(mamba, lora)));
+}
+
+TEST_CASE("emulated cuda: so do those of preferences, beside the model without its adapter", "[.slow]") {
+  compare(with({"train.steps=4", "train.eval_every=0"}, GENERATE(with(preferences, lora), odds, with(alone, lora))));
 }
