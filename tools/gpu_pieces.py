@@ -20,6 +20,9 @@ FEW = "*activation*,*scale and cast*,*rms_norm*"
 MODEL = {
     "llama": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64,
               "num_attention_heads": 2},
+    "gemma2": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64,
+               "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "query_pre_attn_scalar": 16,
+               "sliding_window": 10, "attn_logit_softcapping": 0.5, "final_logit_softcapping": 2.0},
     "opt": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "ffn_dim": 128, "num_attention_heads": 2},
     "mamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "state_size": 4},
 }
@@ -210,6 +213,10 @@ class Check:
     def train_mamba(self):
         """a tiny mamba, the same"""
         return self.against_cpu("mamba")
+
+    def train_gemma2(self):
+        """a tiny gemma2, with windows, capped scores and capped logits, the same"""
+        return self.against_cpu("gemma2")
 
     def repeat(self):
         """two runs are equal, bit for bit"""
@@ -453,12 +460,13 @@ class Check:
         return [json.loads(line) for line in lines]
 
 
-PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
-          "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory", "benchmark",
-          "benchmark_lora")
+PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "train_gemma2",
+          "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
+          "benchmark", "benchmark_lora")
 ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark", "benchmark_lora"), ("error",)  # the other has it not, or not on request
 # Left out by --quick.
-SLOW = ("stages", "train_opt", "train_mamba", "synchronous", "policies", "formats", "adapters", "analyse", "serve")
+SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "synchronous", "policies", "formats", "adapters", "analyse",
+        "serve")
 
 
 def gpus():

@@ -69,7 +69,9 @@ AttentionChoice choose_attention(const Call& call, bool backward) {
                     other = "; [device] attention = \"auto\" lets the plugin's own kernel compute it";
   const sdpa::Answer answer = sdpa::answer(s, call.device.arch, o.version);
   std::string why;
-  if (call.has(backward ? 6 : 3))  // segments are the last input of both
+  if (call.integer_or("window", 0) != 0 || call.real_or("softcap", 0) != 0)
+    why = "cuDNN is not asked for attention within a window or with capped scores" + other;
+  else if (call.has(backward ? 6 : 3))  // segments are the last input of both
     why = "samples are packed, and cuDNN does not compute attention that ends where a document does" + other +
           ", [data] pack = false needs none";
   else if (!(call.real_or("scale", 0) > 0))

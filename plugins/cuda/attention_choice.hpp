@@ -24,8 +24,8 @@ struct AttentionChoice {
   uint64_t version = 0;  // the cuDNN that the plan counts on
   sdpa::Shape shape{};
 };
-// For eng.attention/1 or, with `backward`, its gradient. Throws Error if [device] attention = "cudnn" and cuDNN cannot
-// serve the call.
+// For eng.attention/1, eng.attention_window/1 or, with `backward`, its gradient. Throws Error if [device] attention =
+// "cudnn" and cuDNN cannot serve the call.
 AttentionChoice choose_attention(const common::Call& call, bool backward);
 
 // Refuses what the installed cuDNN does beyond the plan. Throws Error(ENG_UNAVAILABLE), which names both versions.

@@ -8,6 +8,7 @@
 #include "attention_choice.hpp"
 #include "attention_graph.hpp"
 #include "device.hpp"
+#include "engine/ops_attention.h"
 
 namespace cuda {
 namespace served {
@@ -104,8 +105,12 @@ void drop(void* made) {
   if (m->what) (m->by->*give_back)(m->what);
 }
 
-template <bool backward>
+// windowed: of eng.attention_window/1, which is asked for cuDNN's refusal alone.
+template <bool backward, bool windowed>
 struct Dispatcher {
+  static constexpr const char* op = windowed   ? (backward ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_WINDOW)
+                                    : backward ? ENG_OP_ATTENTION_GRAD
+                                               : ENG_OP_ATTENTION;
   static constexpr const eng_kernel& by_cudnn = common::kernel<ByCudnn<backward>>;
   inline static const eng_kernel* own = nullptr;  // the kernel that was in the list
 
@@ -130,7 +135,7 @@ struct Dispatcher {
   }
   static constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
                                         .flags = 0,
-                                        .op = by_cudnn.op,
+                                        .op = op,
                                         .workspace = workspace,
                                         .prepare = prepare,
                                         .bind = bind,
@@ -148,7 +153,9 @@ struct Dispatcher {
 }  // namespace served
 
 void add_cudnn_attention(List& list) {
-  served::Dispatcher<false>::take_place(list), served::Dispatcher<true>::take_place(list);
+  using namespace served;
+  Dispatcher<false, false>::take_place(list), Dispatcher<true, false>::take_place(list);
+  Dispatcher<false, true>::take_place(list), Dispatcher<true, true>::take_place(list);
 }
 
 }  // namespace cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention: on tensor cores where a tiling fits (attention.hpp). Else in f32 by plain threads, as the step of a
-// running sequence always is: One block for each query or key; the scores of one row lie in shared memory. No atomics:
-// dk and dv are summed by query heads, then by queries in their order.
+// Causal attention, also within a window and with capped scores: in tiles where a tiling fits (attention.hpp). Else in
+// f32 by plain threads, as the step of a running sequence always is: One block for each query or key; the scores of one
+// row lie in shared memory. No atomics: dk and dv are summed by query heads, then by queries in their order.
 #include "attention.hpp"
 
 #include "list.hpp"
@@ -24,45 +24,46 @@ __device__ __forceinline__ float dot(const T* x, const T* y, int64_t n) {
 template <class T>
 __global__ void forward(Heads s, Forward<T> of, const int64_t* counters) {
   float* const scratch = &shared<float>();
-  float* const p = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads);
-  const int64_t first = of.starts ? of.starts[b * s.length + i] : 0,
-                last = i + (counters ? counters[ENG_C_POSITION] : 0);
+  const int64_t last = i + (counters ? counters[ENG_C_POSITION] : 0), ahead = last - s.seen() + 1;
+  const int64_t first = of.starts ? of.starts[b * s.length + i] : ahead > 0 ? ahead : 0;
+  float* const p = scratch + block / warp;  // of keys from `first` on
   const T* const mine = of.q + s.query(b, i, h);
   float top = -INFINITY, sum = 0;
   for (int64_t j = first + threadIdx.x; j <= last; j += block)
-    top = fmaxf(top, p[j] = s.scale * dot(mine, of.k + s.key(b, j, kv), s.size));
+    top = fmaxf(top, p[j - first] = s.score(dot(mine, of.k + s.key(b, j, kv), s.size)));
   top = max_of_block(top, scratch);
-  for (int64_t j = first + threadIdx.x; j <= last; j += block) sum += p[j] = expf(p[j] - top);
+  for (int64_t j = first + threadIdx.x; j <= last; j += block) sum += p[j - first] = expf(p[j - first] - top);
   sum = sum_of_block(sum, scratch);
   for (int64_t d = threadIdx.x; d < s.size; d += block) {
     float out = 0;
-    for (int64_t j = first; j <= last; ++j) out = fmaf(p[j], to_f32(of.v[s.key(b, j, kv) + d]), out);
+    for (int64_t j = first; j <= last; ++j) out = fmaf(p[j - first], to_f32(of.v[s.key(b, j, kv) + d]), out);
     from_f32(out / sum, of.o[s.query(b, i, h) + d]);
   }
   if (of.lse && threadIdx.x == 0) of.lse[s.row(b, i, h)] = top + logf(sum);
 }
 
-// P = exp(scale q k^T - lse);  dS = scale P (do v^T - delta), delta = rowsum(do o);  dq = dS k.
+// P = exp(score(q k^T) - lse);  dS = slope P (do v^T - delta), delta = rowsum(do o);  dq = dS k.
 template <class T>
 __global__ void grad_of_query(Heads s, Grad<T> of) {
   float* const scratch = &shared<float>();
-  float* const ds = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads), at = s.query(b, i, h);
   const int64_t first = of.starts ? of.starts[b * s.length + i] : 0;
+  float* const ds = scratch + block / warp;  // of keys from `first` on
   float part = 0;
   for (int64_t d = threadIdx.x; d < s.size; d += block)
     part = fmaf(to_f32(of.dout[at + d]), to_f32(of.o[at + d]), part);
   const float delta = sum_of_block(part, scratch);
   if (threadIdx.x == 0) of.deltas[s.row(b, i, h)] = delta;
   for (int64_t j = first + threadIdx.x; j <= i; j += block) {
-    const float p = expf(s.scale * dot(of.q + at, of.k + s.key(b, j, kv), s.size) - of.lse[s.row(b, i, h)]);
-    ds[j] = s.scale * p * (dot(of.dout + at, of.v + s.key(b, j, kv), s.size) - delta);
+    const float score = s.score(dot(of.q + at, of.k + s.key(b, j, kv), s.size));
+    const float p = expf(score - of.lse[s.row(b, i, h)]);
+    ds[j - first] = s.slope(score) * p * (dot(of.dout + at, of.v + s.key(b, j, kv), s.size) - delta);
   }
   __syncthreads();
   for (int64_t d = threadIdx.x; d < s.size; d += block) {
     float sum = 0;
-    for (int64_t j = first; j <= i; ++j) sum = fmaf(ds[j], to_f32(of.k[s.key(b, j, kv) + d]), sum);
+    for (int64_t j = first; j <= i; ++j) sum = fmaf(ds[j - first], to_f32(of.k[s.key(b, j, kv) + d]), sum);
     from_f32(sum, of.dq[at + d]);
   }
 }
@@ -71,10 +72,10 @@ __global__ void grad_of_query(Heads s, Grad<T> of) {
 // several if a head has more than `block`.
 template <class T>
 __global__ void grad_of_key(Heads s, Grad<T> of) {
-  float* const p = &shared<float>() + block / warp;
-  float* const ds = p + s.length;
   const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = s.heads / s.kv_heads, at = s.key(b, j, kv);
   const int64_t end = of.ends ? of.ends[b * s.length + j] : s.length;
+  float* const p = &shared<float>() + block / warp;  // of queries from j on
+  float* const ds = p + s.seen();
   for (int64_t first = 0; first < s.size; first += block) {
     const int64_t d = first + threadIdx.x;
     float key = 0, value = 0;
@@ -82,14 +83,15 @@ __global__ void grad_of_key(Heads s, Grad<T> of) {
       __syncthreads();
       for (int64_t i = j + threadIdx.x; i < end; i += block) {
         const int64_t from = s.query(b, i, h), row = s.row(b, i, h);
-        p[i] = expf(s.scale * dot(of.q + from, of.k + at, s.size) - of.lse[row]);
-        ds[i] = s.scale * p[i] * (dot(of.dout + from, of.v + at, s.size) - of.deltas[row]);
+        const float score = s.score(dot(of.q + from, of.k + at, s.size));
+        p[i - j] = expf(score - of.lse[row]);
+        ds[i - j] = s.slope(score) * p[i - j] * (dot(of.dout + from, of.v + at, s.size) - of.deltas[row]);
       }
       __syncthreads();
       if (d < s.size)
         for (int64_t i = j; i < end; ++i) {
           const int64_t from = s.query(b, i, h) + d;
-          key = fmaf(ds[i], to_f32(of.q[from]), key), value = fmaf(p[i], to_f32(of.dout[from]), value);
+          key = fmaf(ds[i - j], to_f32(of.q[from]), key), value = fmaf(p[i - j], to_f32(of.dout[from]), value);
         }
     }
     if (d < s.size) from_f32(key, of.dk[at + d]), from_f32(value, of.dv[at + d]);
@@ -116,9 +118,9 @@ struct CacheOf {
 
 // `more`: what the message adds.
 void need_plain(const Heads& s, const char* more = "") {
-  if (s.keys > longest)
+  if (s.seen() > longest)
     throw Error{ENG_UNSUPPORTED, "this kernel attends to at most " + std::to_string(longest) + " positions, not " +
-                                     std::to_string(s.keys) + more};
+                                     std::to_string(s.seen()) + more};
   if (s.heads > 65535 || s.batch > 65535) throw Error{ENG_UNSUPPORTED, "more than 65535 heads or sequences"};
 }
 // q is input `at`, k and v follow; `cache`: the input with the keys, if these are not they.
@@ -129,13 +131,20 @@ Heads heads_of(const Call& c, size_t at, size_t cache) {
         need(c.in[k].ndim == 3, "q, k and v must be (B, T, heads*D)");
   need(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && columns(c.in[at]) % heads == 0,
        "heads must be a multiple of kv_heads, and divide the columns of q");
+  const int64_t window = c.integer_or("window", 0), all = c.in[cache].dims[1];
+  const double scale = c.real("scale"), cap = c.real_or("softcap", 0);
+  need(window >= 0, "window must be at least 0");
+  need(cap >= 0 && cap <= 3e38, "softcap must be at least 0, and finite");
   const Heads s{c.in[at].dims[0],
                 c.in[at].dims[1],
                 heads,
                 kv_heads,
                 columns(c.in[at]) / heads,
-                c.in[cache].dims[1],
-                static_cast<float>(c.real("scale"))};
+                all,
+                static_cast<float>(scale),
+                window < all ? window : 0,
+                static_cast<float>(cap),
+                static_cast<float>(cap > 0 ? scale / cap : 0)};
   for (size_t k : {at + 1, at + 2}) need_size(c.in[k], s.batch * s.length * kv_heads * s.size, "k or v");
   need_size(c.in[cache], s.batch * s.keys * kv_heads * s.size, "the keys");
   return s;
@@ -143,19 +152,22 @@ Heads heads_of(const Call& c, size_t at, size_t cache) {
 // The tiling of a call, or null: plain threads can serve it. Throws if they cannot either.
 const Tiling* choose(const Heads& s, int32_t dtype) {
   if (const Tiling* t = tiling_of(s, dtype)) return t;
-  need_plain(s, "; more need 16-bit elements, a scale above 0, and heads of a multiple of 8, at most 256, elements");
+  need_plain(s,
+             "; more need a scale above 0, and heads of a multiple of 8 elements, at most 256, or in f32 of 4, at most "
+             "128, without a cap");
   return nullptr;
 }
 // Shared memory for what sums of a block need and `n` rows of scores, of which the gradient has a second one.
 size_t room(const Heads& s, int64_t n) {
-  return static_cast<size_t>(block / warp + n * s.keys) * sizeof(float);
+  return static_cast<size_t>(block / warp + n * s.seen()) * sizeof(float);
 }
 dim3 grid(const Heads& s, int64_t heads) {
   return dim3(static_cast<unsigned>(s.length), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch));
 }
 
+template <bool windowed>
 struct Attention {
-  static constexpr const char* op = ENG_OP_ATTENTION;
+  static constexpr const char* op = windowed ? ENG_OP_ATTENTION_WINDOW : ENG_OP_ATTENTION;
   static constexpr size_t segments = 3;
   int32_t type;
   Heads s;
@@ -168,24 +180,25 @@ struct Attention {
     need_type(c.out[0], c.in[0].dtype, "o"), need_size(c.out[0], elements(c.in[0]), "o");
     need_type(c.out[1], ENG_F32, "lse"), need_size(c.out[1], s.batch * s.heads * s.length, "lse");
   }
-  static uint64_t workspace(const Call& c) {  // the starts of the documents
-    return c.has(segments) ? static_cast<uint64_t>(elements(c.in[segments])) * sizeof(int32_t) : 0;
+  static uint64_t workspace(const Call& c) {  // the first key of each query
+    const Heads s = heads_of(c, 0, 1);
+    return c.has(segments) || s.bounded() ? static_cast<uint64_t>(s.batch * s.length) * sizeof(int32_t) : 0;
   }
   explicit Attention(const Call& c) : type(c.in[0].dtype), s(heads_of(c, 0, 1)), tiling(choose(s, type)) {}
   void run(const Args& a, cudaStream_t stream) const {
-    int32_t* const starts = a.in<int32_t>(segments) ? a.scratch<int32_t>() : nullptr;
-    if (starts) find_documents_of(s, a.in<int32_t>(segments), starts, nullptr, stream);
+    int32_t* const starts = a.in<int32_t>(segments) || s.bounded() ? a.scratch<int32_t>() : nullptr;
+    if (starts) find_bounds_of(s, a.in<int32_t>(segments), starts, nullptr, stream);
     by_type(type, [&]<class T>(T) {
       const Forward<T> p{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1), starts};
-      if constexpr (sizeof(T) == 2)
-        if (tiling) return forward_tiled(s, *tiling, p, stream);
+      if (tiling) return forward_tiled(s, *tiling, p, stream);
       launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p, nullptr);
     });
   }
 };
 
+template <bool windowed>
 struct AttentionGrad {
-  static constexpr const char* op = ENG_OP_ATTENTION_GRAD;
+  static constexpr const char* op = windowed ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_GRAD;
   static constexpr size_t segments = 6;
   int32_t type;
   Heads s;
@@ -201,10 +214,10 @@ struct AttentionGrad {
     for (size_t k : {0, 1, 2})
       need_type(c.out[k], c.in[1].dtype, "a gradient"), need_size(c.out[k], elements(c.in[1 + k]), "a gradient");
   }
-  // Deltas; the starts and the ends of the documents.
+  // Deltas; the first key of each query, and the end of the queries of each key.
   static uint64_t workspace(const Call& c) {
     const Heads s = heads_of(c, 1, 2);
-    const int64_t bounds = c.has(segments) ? 2 * s.batch * s.length : 0;
+    const int64_t bounds = c.has(segments) || s.bounded() ? 2 * s.batch * s.length : 0;
     return static_cast<uint64_t>(s.batch * s.heads * s.length) * sizeof(float) +
            static_cast<uint64_t>(bounds) * sizeof(int32_t);
   }
@@ -213,23 +226,24 @@ struct AttentionGrad {
     const int64_t rows = s.batch * s.length;
     float* const deltas = a.scratch<float>();
     int32_t *starts = nullptr, *ends = nullptr;
-    if (const int32_t* of = a.in<int32_t>(segments)) {
+    const int32_t* const of = a.in<int32_t>(segments);
+    if (of || s.bounded()) {
       starts = reinterpret_cast<int32_t*>(deltas + rows * s.heads), ends = starts + rows;
-      find_documents_of(s, of, starts, ends, stream);
+      find_bounds_of(s, of, starts, ends, stream);
     }
     by_type(type, [&]<class T>(T) {
       const Grad<T> p{a.in<T>(0), a.in<T>(1),  a.in<T>(2),  a.in<T>(3),  a.in<T>(4), a.in<float>(5),
                       deltas,     a.out<T>(0), a.out<T>(1), a.out<T>(2), starts,     ends};
-      if constexpr (sizeof(T) == 2)
-        if (tiling) return grad_query_tiled(s, *tiling, p, stream), grad_key_tiled(s, *tiling, p, stream);
+      if (tiling) return grad_query_tiled(s, *tiling, p, stream), grad_key_tiled(s, *tiling, p, stream);
       launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p);
       launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, p);
     });
   }
 };
 
+template <bool windowed>
 struct AttentionStep {
-  static constexpr const char* op = ENG_OP_ATTENTION_STEP;
+  static constexpr const char* op = windowed ? ENG_OP_ATTENTION_WINDOW_STEP : ENG_OP_ATTENTION_STEP;
   int32_t type;
   Heads s;
   int64_t n;
@@ -261,7 +275,8 @@ struct AttentionStep {
 
 void add_attention(List& list) {
   using namespace attention;
-  list.insert(list.end(), {&kernel<Attention>, &kernel<AttentionGrad>, &kernel<AttentionStep>});
+  list.insert(list.end(), {&kernel<Attention<false>>, &kernel<AttentionGrad<false>>, &kernel<AttentionStep<false>>,
+                           &kernel<Attention<true>>, &kernel<AttentionGrad<true>>, &kernel<AttentionStep<true>>});
 }
 
 }  // namespace cuda

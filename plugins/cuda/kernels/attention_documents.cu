@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds where the documents of packed samples begin and end, for the kernels of attention.
+// Finds what each row of attention sees: where the documents of packed samples begin and end, and the window.
 #include "attention.hpp"
 
 namespace cuda {
@@ -11,17 +11,19 @@ struct DocumentsRoom {
   int begun[block], next[block];  // of each run
 };
 
-// starts (B, T): the first row of each row's document; ends (B, T), may be null: the row behind its last one. A block
-// for each sequence, a run of rows for each thread; segments (B, T) differ where a document begins.
+// starts (B, T): the first row of each row's document, or of its window of `window` rows; ends (B, T), may be null: the
+// row behind the last one of the document, or of the window that begins here. A block for each sequence, a run of rows
+// for each thread; segments (B, T), which may be null, differ where a document begins.
 __global__ void __launch_bounds__(block)
-    find_documents(const int32_t* segments, int length, int32_t* starts, int32_t* ends) {
+    find_bounds(const int32_t* segments, int length, int window, int32_t* starts, int32_t* ends) {
   DocumentsRoom& room = shared<DocumentsRoom>();
   const int64_t sequence = static_cast<int64_t>(blockIdx.x) * length;
-  segments += sequence, starts += sequence;
+  if (segments) segments += sequence;
+  starts += sequence;
   const int each = (length + static_cast<int>(block) - 1) / static_cast<int>(block);
   const int thread = static_cast<int>(threadIdx.x), first = thread * each < length ? thread * each : length;
   const int end = first + each < length ? first + each : length;
-  const auto begins = [&](int t) { return t > 0 && segments[t] != segments[t - 1]; };
+  const auto begins = [&](int t) { return segments && t > 0 && segments[t] != segments[t - 1]; };
   int begun = 0, next = length;  // the last and the first row of the run with which a document begins
   for (int t = first; t < end; ++t)
     if (begins(t)) begun = t, next = next < t ? next : t;
@@ -34,20 +36,20 @@ __global__ void __launch_bounds__(block)
   }
   for (int t = first; t < end; ++t) {
     if (begins(t)) before = t;
-    starts[t] = before;
+    starts[t] = before > t - window ? before : t - window + 1;
   }
   if (!ends) return;
   ends += sequence;
   for (int t = end - 1; t >= first; --t) {
-    ends[t] = after;
+    ends[t] = after - t < window ? after : t + window;
     if (begins(t)) after = t;
   }
 }
 
-void find_documents_of(const Heads& s, const int32_t* segments, int32_t* starts, int32_t* ends, cudaStream_t stream) {
+void find_bounds_of(const Heads& s, const int32_t* segments, int32_t* starts, int32_t* ends, cudaStream_t stream) {
   if (s.length > 0)
-    launch<find_documents>(static_cast<unsigned>(s.batch), block, sizeof(DocumentsRoom), stream, segments,
-                           static_cast<int>(s.length), starts, ends);
+    launch<find_bounds>(static_cast<unsigned>(s.batch), block, sizeof(DocumentsRoom), stream, segments,
+                        static_cast<int>(s.length), static_cast<int>(s.window ? s.window : s.length), starts, ends);
 }
 
 }  // namespace attention

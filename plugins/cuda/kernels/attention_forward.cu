@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention of 16-bit elements on tensor cores (FlashAttention-2, Dao 2023): the scores of a tile live in
-// registers, and the sums are scaled anew when a larger score appears.
+// Causal attention in tiles (FlashAttention-2, Dao 2023), of 16-bit elements on tensor cores: the scores of a tile live
+// in registers, and the sums are scaled anew when a larger score appears.
 #include "attention_tiles.cuh"
 
 namespace cuda {
 namespace attention {
 
-template <class T, int D, int R, int N, bool packed>
-struct ForwardTiles : Bounds<tile_rows<R>, packed> {
+template <class T, int D, int R, int N, bool bounded>
+struct ForwardTiles : Bounds<tile_rows<R>, bounded> {
   Tile<T, D, tile_rows<R>> q;
   Tile<T, D, N> k[2], v[2];
 };
 
 // Grid: tiles of queries, the last ones first, for they have the most keys; within that, sequences; within that, heads.
-template <class T, int D, int R, int N, bool packed>
+template <class T, int D, int R, int N, bool bounded, bool capped>
 __global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
-  using Tiles = ForwardTiles<T, D, R, N, packed>;
+  using Tiles = ForwardTiles<T, D, R, N, bounded>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
@@ -25,16 +25,16 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
   const int row = warp_index() * 16 * R;  // the first one of this warp
   const T *q = p.q + s.query(b, 0, h), *k = p.k + s.key(b, 0, kv), *v = p.v + s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
-  const float factor = s.scale * log2_e;
-  const int begin = packed ? p.starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
+  const float scale = capped ? s.cap : s.scale, factor = scale * log2_e;
+  const int begin = bounded ? p.starts[b * s.length + first] / N : 0;  // no row sees tiles of keys before
 
   fetch(tiles.q, q, queries, first);
   fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
-  if constexpr (packed) tiles.fetch_bounds(p.starts + b * s.length, length, first);
+  if constexpr (bounded) tiles.fetch_bounds(p.starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4], top[R][2], weight[R][2];  // weight: sum of exp2(factor * (score - top))
   clear(sum);
-  constexpr float lowest = packed ? -1e30f : -INFINITY;  // finite: a row may meet no key of its document for a while
+  constexpr float lowest = bounded ? -1e30f : -INFINITY;  // finite: a row may meet no key that it sees for a while
   each_row<R>([&](int r, int e) { top[r][e] = lowest, weight[r][e] = 0; });
   for (int t = begin; t < passes; ++t) {
     wait_async<0>();
@@ -44,12 +44,13 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
     commit_async();
     const int ahead = t * N - (first + row);  // of the first key before the first row
     if (ahead > 16 * R - 1) continue;         // all keys come after all rows
-    if constexpr (packed)
+    if constexpr (bounded)
       if ((t + 1) * N <= tiles.bounds[row]) continue;
     float scores[R][N / 8][4];
     row_products(scores, tiles.q, row, tiles.k[t % 2]);
+    if constexpr (capped) each_sum(scores, [&](int r, int j, int e) { squash(scores[r][j][e], s.within); });
     if (ahead + N - 1 > 0) hide(scores, -INFINITY, [&](int i, int j) { return ahead + j > i; });
-    if constexpr (packed)
+    if constexpr (bounded)
       if (t * N < tiles.bounds[row + 16 * R - 1])
         hide(scores, -INFINITY, [&](int i, int j) { return t * N + j < tiles.bounds[row + i]; });
     each_row<R>([&](int r, int half) {
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
     w += __shfl_xor_sync(0xffffffffu, w, 1);
     w += __shfl_xor_sync(0xffffffffu, w, 2);
     const int i = first + row + row_of(r, 2 * half);
-    if (lane_index() % 4 == 0 && i < length) p.lse[s.row(b, i, h)] = fmaf(top[r][half], s.scale, logf(w));
+    if (lane_index() % 4 == 0 && i < length) p.lse[s.row(b, i, h)] = fmaf(top[r][half], scale, logf(w));
     weight[r][half] = 1.0f / w;
   });
   const auto factor_of = [&](int r, int half) { return weight[r][half]; };
@@ -86,14 +87,15 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
 
 template <class T>
 void forward_tiled(const Heads& s, const Tiling& tiling, const Forward<T>& p, cudaStream_t stream) {
-  by_tiling(tiling, p.starts, [&]<Tiling t, bool packed>() {
-    constexpr int keys = packed && t.width == 96 ? 48 : t.keys_forward;  // 64 need 2 registers too many on sm_90
-    launch_tiles<forward_tile<T, t.width, t.forward, keys, packed>, ForwardTiles<T, t.width, t.forward, keys, packed>,
-                 t.forward>(s, s.heads, p, stream);
+  by_tiling<T>(tiling, p.starts, s.cap != 0, [&]<Tiling t, bool bounded, bool capped>() {
+    constexpr int keys = bounded && t.width == 96 ? 48 : t.keys_forward;  // 64 need 2 registers too many on sm_90
+    launch_tiles<forward_tile<T, t.width, t.forward, keys, bounded, capped>,
+                 ForwardTiles<T, t.width, t.forward, keys, bounded>, t.forward>(s, s.heads, p, stream);
   });
 }
 template void forward_tiled(const Heads&, const Tiling&, const Forward<bf16>&, cudaStream_t);
 template void forward_tiled(const Heads&, const Tiling&, const Forward<f16>&, cudaStream_t);
+template void forward_tiled(const Heads&, const Tiling&, const Forward<float>&, cudaStream_t);
 
 }  // namespace attention
 }  // namespace cuda

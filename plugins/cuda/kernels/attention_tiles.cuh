@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles in shared memory, and their products on tensor cores: what the kernels of attention are made of.
+// Tiles in shared memory, and their products: what the kernels of attention are made of.
 //
 // A block has 4 warps. Each has R times 16 rows of a tile of its own and multiplies them by tiles of the other side,
 // which come through two buffers. Products of scores stay in the registers in which they were made: a sum of
-// tensor cores is, packed, the left side of the next product.
+// tensor cores is, packed, the left side of the next product. Tiles of f32 are multiplied by fused multiply-adds; their
+// sums are where those of tensor cores would be.
 #pragma once
 
 #include "../../common/cuda/tensor.cuh"
@@ -22,11 +23,12 @@ __device__ __forceinline__ int warp_index() {
   return static_cast<int>(threadIdx.x) / 32;
 }
 
-// (N, D) elements of 16 bits. Chunks of 16 bytes change places within their row such that 8 neighbouring rows have the
-// same chunk in different banks.
+// (N, D) elements. Chunks of 16 bytes change places within their row such that 8 neighbouring rows have the same chunk
+// in different banks.
 template <class T, int D, int N>
 struct Tile {
-  static constexpr int chunks = D / 8, mixed = chunks % 8 == 0 ? 8 : 4;  // chunks that change places with each other
+  static constexpr int each = 16 / sizeof(T);                               // elements of a chunk
+  static constexpr int chunks = D / each, mixed = chunks % 8 == 0 ? 8 : 4;  // chunks that change places with each other
   static_assert(chunks % 4 == 0);
   T at[N * D];
   // In bytes.
@@ -54,7 +56,7 @@ struct Turn {
   }
 };
 
-// 8 neighbouring rows, of which ldmatrix reads one chunk each, are in 8 different groups of 4 banks.
+// 8 neighbouring rows, of which one chunk each is read at once, are in 8 different groups of 4 banks.
 template <class Tile>
 constexpr bool without_conflicts() {
   for (int chunk = 0; chunk < Tile::chunks; ++chunk)
@@ -67,7 +69,8 @@ constexpr bool without_conflicts() {
 }
 static_assert(without_conflicts<Tile<bf16, 32, 16>>() && without_conflicts<Tile<bf16, 64, 16>>() &&
               without_conflicts<Tile<bf16, 96, 16>>() && without_conflicts<Tile<bf16, 128, 16>>() &&
-              without_conflicts<Tile<bf16, 256, 16>>());
+              without_conflicts<Tile<bf16, 256, 16>>() && without_conflicts<Tile<float, 64, 16>>() &&
+              without_conflicts<Tile<float, 128, 16>>());
 
 // Rows of one of `heads` heads in global memory.
 struct Rows {
@@ -79,11 +82,11 @@ struct Rows {
 // Starts to copy rows row .. row + N - 1; what lies outside of the matrix is zero.
 template <class T, int D, int N>
 __device__ __forceinline__ void fetch(Tile<T, D, N>& to, const T* from, const Rows& shape, int row) {
-  constexpr int chunks = D / 8, step = threads / chunks;
+  constexpr int each = Tile<T, D, N>::each, chunks = D / each, step = threads / chunks;
   const int c = static_cast<int>(threadIdx.x) % chunks, start = static_cast<int>(threadIdx.x) / chunks;
   if (start >= step) return;  // 96 columns: the last 8 threads have nothing to do
-  const int end = c * 8 < shape.columns ? shape.rows - row : 0;
-  const T* p = from + static_cast<int64_t>(row + start) * shape.stride + c * 8;
+  const int end = c * each < shape.columns ? shape.rows - row : 0;
+  const T* p = from + static_cast<int64_t>(row + start) * shape.stride + c * each;
   const SharedAddress tile = to.address();
   ENG_ROLL
   for (int r = start; r < N; r += step, p += static_cast<int64_t>(step) * shape.stride)
@@ -130,6 +133,11 @@ __device__ __forceinline__ void hide(float (&x)[R][N][4], float value, const F& 
   each_sum(x, [&](int r, int j, int e) {
     if (hidden(row_of(r, e), column_of(j, e))) x[r][j][e] = value;
   });
+}
+
+// x becomes tanh(within * x), to about 2^-22.
+__device__ __forceinline__ void squash(float& x, float within) {
+  x = fmaf(2.0f, sigmoid(2.0f * within * x), -1.0f);
 }
 
 // s (R * 16, N) = rows row .. of a (.., D) by the rows of b (N, D).
@@ -182,6 +190,79 @@ __device__ __forceinline__ void add_product(float (&sum)[R][C][4], const float (
   }
 }
 
+// For f32. For each four columns of D, a lane reads them of its 2 R rows of a and of each of its rows of b.
+template <int R, int D, int A, int N>
+__device__ __forceinline__ void row_products(float (&s)[R][N / 8][4], Tile<float, D, A>& a, int row,
+                                             Tile<float, D, N>& b) {
+  using Four = Pack<float, 4>;
+  const int lane = lane_index(), left_at = a.place(row + lane / 4, 0);
+  const int right_at[2] = {b.place(lane % 4 * 2, 0), b.place(lane % 4 * 2 + 1, 0)};
+  clear(s);
+  ENG_UNROLL_BY(2)
+  for (int c = 0; c < D / 4; ++c) {
+    Four left[R][2];
+    each_row<R>(
+        [&](int r, int half) { left[r][half] = a.template as<Four>(a.further(left_at, r * 16 + half * 8, c)); });
+    ENG_UNROLL
+    for (int j = 0; j < N / 8; ++j) {
+      ENG_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const Four right = b.template as<Four>(b.further(right_at[e], j * 8, c));
+        ENG_UNROLL
+        for (int d = 0; d < 4; ++d)
+          each_row<R>([&](int r, int half) {
+            float& sum = s[r][j][2 * half + e];
+            sum = fmaf(left[r][half].at[d], right.at[d], sum);
+          });
+      }
+    }
+  }
+}
+
+// Sums of f32 by a tile have other columns than those of scores, so that a lane reads four at once: of the sums of its
+// row `half` in r, number 4 q + d is that of column 16 q + 4 (lane % 4) + d.
+template <int R, int C>
+__device__ __forceinline__ float& sum_of(float (&sum)[R][C][4], int r, int half, int q, int d) {
+  return sum[r][2 * q + d / 2][2 * half + d % 2];
+}
+
+// sum (R * 16, C * 8) += p (R * 16, N) by all columns of b (N, D). The four lanes of a row hand its p to each other. p
+// turns by 8 columns each time, so that the loop is short and p stays in registers; at the end it is what it was.
+template <int R, int C, int D, int N>
+__device__ __forceinline__ void add_product(float (&sum)[R][C][4], float (&p)[R][N / 8][4], Tile<float, D, N>& b, int) {
+  static_assert(C * 8 == D);
+  using Four = Pack<float, 4>;
+  const int right_at = lane_index() % 4 * 16;  // that of a row that is a multiple of 8
+  ENG_ROLL
+  for (int j = 0; j < N / 8; ++j) {
+    ENG_UNROLL
+    for (int n = 0; n < 8; ++n) {
+      float left[R][2];
+      each_row<R>(
+          [&](int r, int half) { left[r][half] = __shfl_sync(0xffffffffu, p[r][0][2 * half + n % 2], n / 2, 4); });
+      ENG_UNROLL
+      for (int q = 0; q < D / 16; ++q) {
+        const Four right = b.template as<Four>(b.further(right_at, j * 8 + n, 4 * q ^ n));
+        ENG_UNROLL
+        for (int d = 0; d < 4; ++d)
+          each_row<R>([&](int r, int half) {
+            float& to = sum_of(sum, r, half, q, d);
+            to = fmaf(left[r][half], right.at[d], to);
+          });
+      }
+    }
+    each_row<R>([&](int r, int half) {
+      ENG_UNROLL
+      for (int e = 2 * half; e < 2 * half + 2; ++e) {
+        const float first = p[r][0][e];
+        ENG_UNROLL
+        for (int k = 1; k < N / 8; ++k) p[r][k - 1][e] = p[r][k][e];
+        p[r][N / 8 - 1][e] = first;
+      }
+    });
+  }
+}
+
 // Writes sums, each times factor(r, half) of its row, to rows from + row .. of `to`, columns 8 * chunk .., as T. They
 // pass through rows row .. of `space`, which nobody but this warp uses any more, so that 16 bytes are written at once.
 template <int R, int C, class F, class T, int D, int A>
@@ -206,6 +287,24 @@ __device__ __forceinline__ void store_sums(const float (&sum)[R][C][4], const F&
   }
 }
 
+// For f32, straight from registers: four lanes write 64 bytes of a row.
+template <int R, int C, class F, int D, int A>
+__device__ __forceinline__ void store_sums(float (&sum)[R][C][4], const F& factor, Tile<float, D, A>&, int row,
+                                           float* to, const Rows& shape, int from, int) {
+  each_row<R>([&](int r, int half) {
+    const int i = from + row + row_of(r, 2 * half);
+    ENG_UNROLL
+    for (int q = 0; q < C / 2; ++q) {
+      const int column = 16 * q + lane_index() % 4 * 4;
+      Pack<float, 4> out;
+      ENG_UNROLL
+      for (int d = 0; d < 4; ++d) out.at[d] = sum_of(sum, r, half, q, d) * factor(r, half);
+      if (i < shape.rows && column < shape.columns)
+        store_pack(to + static_cast<int64_t>(i) * shape.stride + column, out);
+    }
+  });
+}
+
 // Starts to copy N numbers of rows row .. of a head; zeros behind the last row. By the threads from `by` on.
 template <int N>
 __device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from, int rows, int row, int by) {
@@ -214,8 +313,8 @@ __device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from,
   if (i >= 0 && i < N) copy_async<4>(shared_address(to + i), from + row + i, row + i < rows);
 }
 
-// Begins, or ends, of the documents of a tile's rows, if samples are packed. Rows behind the last one have its value.
-template <int rows, bool packed>
+// Starts or ends of a tile's rows (find_bounds_of), if the call has them. Rows behind the last one have its value.
+template <int rows, bool bounded>
 struct Bounds {
   int32_t bounds[rows];
   // Starts to copy those of rows `row` .., from all of `length`.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear and cross-entropy, or linear and the log-probability of the label, in one op: the logits of some tokens exist
-// at a time, never those of all.
+// Linear and cross-entropy, also of capped logits, or linear and the log-probability of the label, in one op: the
+// logits of some tokens exist at a time, never those of all.
 #include <algorithm>
 
 #include "../../common/cuda/lanes.cuh"
 #include "list.hpp"
 #include "product.cuh"
+#include "softcap.hpp"
 
 namespace cuda {
 namespace cross_entropy {
@@ -25,6 +26,7 @@ struct Asked {
   const float* scalars = nullptr;    // of the step: the gradient of losses is wanted, weighted by `loss` and `z`
   const float* dlogprobs = nullptr;  // the gradient of log-probabilities is wanted
   float loss = 0, z = 0;
+  float cap = 0;  // logits are cap * tanh(x / cap); 0: x
 
   Asked from(int64_t first) const {
     Asked out = *this;
@@ -39,7 +41,7 @@ struct Asked {
 // One block for each token: its loss or log-probability, and the gradient of its logits in their place. Gradients of 16
 // bits take the first half of the place. From one row to the next are `stride` logits: whole vectors. Of each, the
 // first `all` have a gradient, which is 0 behind the vocabulary.
-template <class D>
+template <class D, bool capped>
 __global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t vocabulary, int64_t all,
                         int64_t stride) {
   constexpr int wide = widest<float>;
@@ -47,7 +49,13 @@ __global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t 
   float* const row = logits + static_cast<int64_t>(blockIdx.x) * stride;
   const int32_t label = labels[blockIdx.x];
   const bool counts = label >= 0 && label < vocabulary;
-  const float of_label = counts ? row[label] : 0.0f;
+  // The tanh of a capped logit, whose products keep their place; what is behind the vocabulary stays.
+  const auto squash = [&](float& x) {
+    if (capped && x != -INFINITY) x = tanhf(x / by.cap);
+  };
+  const float factor = capped ? by.cap : 1.0f;
+  float of_label = counts ? row[label] : 0.0f;
+  squash(of_label), of_label *= factor;
   constexpr int64_t step = int64_t{block} * wide;
   // The last vector may end behind the vocabulary: the thread that reads it makes its rest count for nothing.
   if (threadIdx.x == vocabulary / wide % block)
@@ -57,6 +65,8 @@ __global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t 
   for (int64_t v = static_cast<int64_t>(threadIdx.x) * wide; v < vocabulary; v += step) {
     float x[wide], most = top, more = 0;
     load(row + v, x);
+    if constexpr (capped)
+      for (int k = 0; k < wide; ++k) squash(x[k]), x[k] *= factor;
     for (int k = 0; k < wide; ++k) most = fmaxf(most, x[k]);
     for (int k = 0; k < wide; ++k) more += expf(x[k] - most);
     if (most > top) sum *= expf(top - most);
@@ -85,8 +95,10 @@ __global__ void softmax(float* logits, const int32_t* labels, Asked by, int64_t 
     if (v >= all) continue;
     const bool some = counts && v < vocabulary;
     for (int k = 0; k < wide; ++k) {
-      const float p = expf(x[k] - lse);
-      x[k] = some ? scale * (p - (v + k == label ? 1.0f : 0.0f)) + of_z * p : 0.0f;
+      squash(x[k]);
+      const float p = expf(capped ? factor * x[k] - lse : x[k] - lse), slope = fmaxf(1.0f - x[k] * x[k], 0.0f);
+      const float d = scale * (p - (v + k == label ? 1.0f : 0.0f)) + of_z * p;
+      x[k] = some ? (capped ? d * slope : d) : 0.0f;
     }
     store(out + v, x);
   }
@@ -119,7 +131,7 @@ struct Sizes {
   int64_t row;  // logits from one token to the next: rows are aligned to 256 bytes, for wide accesses
   int64_t chunk;
   bool has_dw, has_z;
-  float weight, z_loss;
+  float weight, z_loss, cap;
   // Scratch: logits, then these, as far as the call has them. All of it begins where a library accepts it.
   uint64_t losses, squares, sums, library, bytes;  // squares: of lse, for the z loss
 
@@ -134,7 +146,8 @@ struct Sizes {
         has_dw(c.has_out(dw) && c.integer_or("no_dw", 0) == 0),
         has_z(c.real_or("z_loss", 0) > 0),
         weight(static_cast<float>(c.real_or("weight", 1))),
-        z_loss(static_cast<float>(c.real_or("z_loss", 0))) {
+        z_loss(static_cast<float>(c.real_or("z_loss", 0))),
+        cap(static_cast<float>(c.real_or("softcap", 0))) {
     // The gradient of w is read and written once for each chunk: with few tokens in one, that would be most of the
     // time.
     const auto given = static_cast<int64_t>(c.device.settings[library::loss_chunk_setting]);
@@ -202,10 +215,11 @@ void need_head(const Call& c) {
   need_size(c.in[2], rows(c.in[0]), "labels");
 }
 // `weights`: the input with loss weights; `z`: the output of the z loss.
-void need_loss(const Call& c, size_t weights, size_t z) {
+void need_loss(const Call& c, size_t weights, size_t z, bool capped) {
   need_head(c), need_tensor(c.out[0], ENG_F32, 1, "loss");
   need_optional(c, weights, ENG_F32, rows(c.in[0]), "loss weights");
   if (c.real_or("z_loss", 0) > 0) need_tensor(c.out[z], ENG_F32, 1, "z");
+  if (capped) need_cap(c);
 }
 // `dx`: the output with the gradient of x; that of w, if there is one, is the next.
 void need_gradients(const Call& c, size_t dx, bool dw) {
@@ -249,8 +263,11 @@ struct Chunks {
       const Chunk& chunk = count == s.chunk ? whole : rest;
       chunk.logits.run({a.in<char>(0) + s.bytes_of(first), a.in<void>(1), nullptr, nullptr, logits},
                        a.scratch<char>() + s.library, stream);
-      launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
-                         asked.from(first), s.vocabulary, s.all, s.row);
+      const auto go = [&]<bool capped>() {
+        launch<softmax<D, capped>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits,
+                                   a.in<int32_t>(2) + first, asked.from(first), s.vocabulary, s.all, s.row);
+      };
+      s.cap != 0 ? go.template operator()<true>() : go.template operator()<false>();
       then(chunk, first);
     }
   }
@@ -286,32 +303,35 @@ struct Chunks {
   }
 };
 
+template <bool capped>
 struct CrossEntropy : Chunks<1> {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
+  static constexpr const char* op = capped ? ENG_OP_CAPPED_CROSS_ENTROPY : ENG_OP_CROSS_ENTROPY;
   static void check(const Call& c) {
     const size_t outputs = c.real_or("z_loss", 0) > 0 ? 2 : 1;
-    need_counts(c, 3, 4, outputs, outputs), need_loss(c, 3, 1);
+    need_counts(c, 3, 4, outputs, outputs), need_loss(c, 3, 1, capped);
   }
   CrossEntropy(const Call& c, void* device) : Chunks(c, device, false) {}
   void run(const Args& a, cudaStream_t stream) const {
     Asked asked{losses(a), squares(a)};
-    asked.weights = a.in<float>(3);
+    asked.weights = a.in<float>(3), asked.cap = sizes.cap;
     values(a, asked, stream), add_up(a, a.out<float>(1), stream);
   }
 };
 
+template <bool capped>
 struct CrossEntropyGrad : Chunks<1> {
-  static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
+  static constexpr const char* op = capped ? ENG_OP_CAPPED_CROSS_ENTROPY_GRAD : ENG_OP_CROSS_ENTROPY_GRAD;
   static void check(const Call& c) {
     const bool has_dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
     const size_t z = has_dw ? 3 : 2, outputs = c.real_or("z_loss", 0) > 0 ? z + 1 : z;
-    need_counts(c, 4, 6, outputs, outputs), need_loss(c, 5, z), need_scalars(c.in[3]), need_gradients(c, 1, has_dw);
+    need_counts(c, 4, 6, outputs, outputs), need_loss(c, 5, z, capped), need_scalars(c.in[3]),
+        need_gradients(c, 1, has_dw);
   }
   CrossEntropyGrad(const Call& c, void* device) : Chunks(c, device, true) {}
   void run(const Call& c, const Args& a, cudaStream_t stream) const {
     Asked asked{losses(a), squares(a)};
     asked.scalars = a.in<float>(3), asked.weights = a.in<float>(5);
-    asked.loss = sizes.weight, asked.z = sizes.z_loss;
+    asked.loss = sizes.weight, asked.z = sizes.z_loss, asked.cap = sizes.cap;
     gradients(c, a, asked, stream), add_up(a, a.out<float>(sizes.has_dw ? 3 : 2), stream);
   }
 };
@@ -350,8 +370,8 @@ struct LabelLogprobGrad : Chunks<0> {
 
 void add_cross_entropy(List& list) {
   using namespace cross_entropy;
-  list.insert(list.end(),
-              {&kernel<CrossEntropy>, &kernel<CrossEntropyGrad>, &kernel<LabelLogprob>, &kernel<LabelLogprobGrad>});
+  list.insert(list.end(), {&kernel<CrossEntropy<false>>, &kernel<CrossEntropyGrad<false>>, &kernel<CrossEntropy<true>>,
+                           &kernel<CrossEntropyGrad<true>>, &kernel<LabelLogprob>, &kernel<LabelLogprobGrad>});
 }
 
 }  // namespace cuda

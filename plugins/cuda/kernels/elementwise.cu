@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of each input, one of each output: add, scale, cast, activation, gated, and their gradients.
-#include "../../common/cuda/glue.hpp"
+// One element of each input, one of each output: add, scale, cast, softcap, activation, gated, and their gradients.
 #include "list.hpp"
+#include "softcap.hpp"
 
 namespace cuda {
 namespace elementwise {
@@ -179,6 +179,19 @@ struct Scale : Exact {
   }
 };
 
+struct Softcap {
+  static constexpr const char* op = ENG_OP_SOFTCAP;
+  static constexpr uint32_t flags = 0;
+  static constexpr int inputs = 1, outputs = 1;
+  static constexpr Nan nan = Nan::any;
+  float cap;
+  explicit Softcap(const Call& c) : cap(need_cap(c)) {}
+  template <int W>
+  __device__ void operator()(float (&x)[1][W]) const {
+    for (int k = 0; k < W; ++k) x[0][k] = cap * tanhf(x[0][k] / cap);
+  }
+};
+
 // Base of the four ops with an activation.
 template <int n_in, int n_out>
 struct Activated {
@@ -231,8 +244,9 @@ struct GatedGrad : Activated<3, 2> {  // of dy, gate, up; makes dgate, dup
 
 void add_elementwise(List& list) {
   using namespace elementwise;
-  list.insert(list.end(), {&kernel<Add>, &kernel<Cast>, &kernel<Map<Scale>>, &kernel<Map<Activation>>,
-                           &kernel<Map<ActivationGrad>>, &kernel<Map<Gated>>, &kernel<Map<GatedGrad>>});
+  list.insert(list.end(),
+              {&kernel<Add>, &kernel<Cast>, &kernel<Map<Scale>>, &kernel<Map<Softcap>>, &kernel<Map<Activation>>,
+               &kernel<Map<ActivationGrad>>, &kernel<Map<Gated>>, &kernel<Map<GatedGrad>>});
 }
 
 }  // namespace cuda

@@ -3,6 +3,7 @@
 // one, which cannot start there: what it computes is not tested here.
 #include <catch2/catch.hpp>
 
+#include "engine/ops_attention.h"
 #include "plugin.hpp"
 
 using namespace cuda_test;
@@ -42,12 +43,12 @@ struct Answer {
   std::string text;
 };
 
-// One call of 32 query heads of 128 on 8 key heads. `packed`: with segments.
+// One call of 32 query heads of 128 on 8 key heads. `packed`: with segments; `windowed`: in a window of 64 keys.
 struct Attention {
-  bool backward, packed = false;
+  bool backward, packed = false, windowed = false;
   eng_device_info info{};
   eng_desc in[7] = {}, out[3] = {};
-  eng_attr attrs[3] = {{"heads", 32, 0}, {"kv_heads", 8, 0}, {"scale", 0, 0.125}};
+  eng_attr attrs[4] = {{"heads", 32, 0}, {"kv_heads", 8, 0}, {"scale", 0, 0.125}, {"window", 64, 0}};
   Attention(Words& words, int32_t type, int64_t batch, int64_t length, bool grad) : backward(grad) {
     info.struct_size = sizeof info;
     Told told;
@@ -73,11 +74,19 @@ struct Attention {
     out.packed = true;
     return out;
   }
+  Attention in_window() const {
+    Attention out = *this;
+    out.windowed = true;
+    return out;
+  }
   eng_call call() const {
     const uint32_t inputs = (backward ? 6 : 3) + (packed ? 1 : 0);
-    return {sizeof(eng_call), 1, inputs, backward ? 3u : 2u, in, out, attrs, 3, 0, &info};
+    return {sizeof(eng_call), 1, inputs, backward ? 3u : 2u, in, out, attrs, windowed ? 4u : 3u, 0, &info};
   }
-  const eng_kernel& served() const { return kernel(backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION); }
+  const eng_kernel& served() const {
+    if (windowed) return kernel(backward ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_WINDOW);
+    return kernel(backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION);
+  }
   Answer workspace() const {
     const eng_call c = call();
     Told told;
@@ -123,7 +132,7 @@ TEST_CASE("attention: what cuDNN cannot serve is refused if it is demanded, and 
   CHECK(Attention(automatic, ENG_F32, 1, 32, true).prepare(automatic).status == ENG_OK);
 }
 
-TEST_CASE("attention: packed samples are the plugin's own, and refused if cuDNN is demanded") {
+TEST_CASE("attention: packed samples and windows are the plugin's own, and refused if cuDNN is demanded") {
   const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
   Words demanded({{"attention", "cudnn"}}, 4 * gib), automatic({}, 4 * gib), own({{"attention", "own"}}, 4 * gib);
   for (const bool grad : {false, true}) {
@@ -133,7 +142,12 @@ TEST_CASE("attention: packed samples are the plugin's own, and refused if cuDNN 
     const uint64_t more = (grad ? 2 : 1) * 8 * 2048 * sizeof(int32_t);
     CHECK(plain.with_segments().workspace().bytes == ours.workspace().bytes + more);
     CHECK(plain.with_segments().prepare(automatic).status == ENG_OK);
+    CHECK(plain.in_window().workspace().bytes == ours.workspace().bytes + more);
+    CHECK(plain.in_window().prepare(automatic).status == ENG_OK);
     CHECK(must.workspace().status == ENG_OK);
+    const Answer refused = must.in_window().workspace();
+    CHECK(refused.status == ENG_UNSUPPORTED);
+    CHECK_THAT(refused.text, Contains("within a window") && Contains("[device] attention = \"auto\""));
     const Answer answer = must.with_segments().workspace();
     CHECK(answer.status == ENG_UNSUPPORTED);
     CHECK_THAT(answer.text, Contains("samples are packed") && Contains("[device] attention = \"auto\"") &&

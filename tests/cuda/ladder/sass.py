@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three properties of the kernels, read from the built plugins by cuobjdump and nvdisasm: no register is kept in memory,
-attention multiplies on tensor cores, and nothing is contracted that an op rounds twice.
+attention of 16 bits multiplies on tensor cores, and nothing is contracted that an op rounds twice.
 
 Spills and tensor cores: the machine code of every target. Contraction: the PTX in the plugins, where a division or a root
 is one instruction and every fused multiply-add is one that the source or a function of CUDA wrote, or a contraction.
@@ -25,12 +25,13 @@ SPILLS = {  # why it may keep registers in memory
 TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile")
 FUSED = {  # why it has fused multiply-adds
     "adamw8bit::on_cuda::update": "the op's formula: the moments",
-    "attention::forward": "products; exponentials",
-    "attention::grad_": "products; exponentials",
+    "attention::forward": "products; exponentials, tanh",
+    "attention::grad_": "products; exponentials, tanh",
     "attention::row_deltas": "products",
-    "cross_entropy::softmax": "exponentials, a logarithm",
+    "cross_entropy::softmax": "exponentials, a logarithm, tanh",
     "elementwise::Activation": "exponentials, the polynomial of GELU",
     "elementwise::Gated": "exponentials, the polynomial of GELU",
+    "elementwise::Softcap": "tanh",
     "norm::": "sums of squares and of products",
     "on_cuda::DtBiasOf": "exponentials, logarithms",
     "on_cuda::HandOver": "the recurrence of the scan",
@@ -126,7 +127,7 @@ def judge(code):
                 continue
             if (local := row["LDL"] + row["STL"]) and not part_of(SPILLS, name):
                 spills.append(f"{arch} {name}: {local} accesses of local memory")
-            if part_of(TENSOR, name) and not on_tensor_cores(row):
+            if part_of(TENSOR, name) and "_tile<float" not in name and not on_tensor_cores(row):
                 scalar.append(f"{arch} {name}: no instruction of tensor cores")
     return {"no spills": spills, "tensor cores": scalar, "nothing contracted": contracted}
 

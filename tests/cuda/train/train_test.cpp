@@ -134,6 +134,12 @@ TEST_CASE("emulated cuda: runs have the losses of the cpu device, and their chec
   compare(with({"train.steps=4", "train.eval_every=2"}, model));
 }
 
+TEST_CASE("emulated cuda: so do those of Gemma 2, with windows, capped scores and capped logits", "[.slow]") {
+  compare({"train.steps=2", "train.eval_every=2", "model.plugin=gemma2", "model.num_key_value_heads=1",
+           "model.head_dim=8", "model.query_pre_attn_scalar=8", "model.sliding_window=10",
+           "model.attn_logit_softcapping=0.5", "model.final_logit_softcapping=2.0"});
+}
+
 TEST_CASE("emulated cuda: so do those of Mamba with muon", "[.slow]") {
   compare(with({"train.steps=4", "train.eval_every=2", "train.sequence_length=80"}, with(mamba, muon)));
 }
