@@ -11,7 +11,9 @@ import time
 from units import COMPARED, EMULATOR, ROOT, UNITS
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-COMMON = ["-std=c++20", "-gline-tables-only", "-fno-omit-frame-pointer", "-ffp-contract=off", "-fPIC"]
+# No object names the folder of the clone, so that clones share a compiler cache.
+COMMON = ["-std=c++20", "-gline-tables-only", "-fno-omit-frame-pointer", "-ffp-contract=off", "-fPIC",
+          f"-fmacro-prefix-map={ROOT}/="]
 SANITIZERS = {
     "plain": [],
     "asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
