@@ -49,8 +49,10 @@ struct BalanceGrad {
     const double z = c.has(2) ? Reals(c, a, 2)[0] / s.rows : 0.0;
     for (int64_t b = 0; b < s.sequences; ++b) {
       const int64_t first = b * (2 * s.experts + 1);
-      for (int64_t e = 0; e < s.experts; ++e) dload.set(first + s.experts + e, slope * load[first + e]);
-      for (int64_t e = 0; e < s.experts; ++e) dload.set(first + e, 0.0);
+      for (int64_t e = 0; e < s.experts; ++e) {
+        const double count = load[first + e], p = load[first + s.experts + e];  // dload may be in place of load
+        dload.set(first + e, slope * p), dload.set(first + s.experts + e, slope * count);
+      }
       dload.set(first + 2 * s.experts, z);
     }
   }

@@ -24,9 +24,10 @@ namespace moe {
 // in: logits (B, T, E) f; out: weights (B, T, k) wide; experts (B, T, k) i32, the chosen ones; order (B, T, k) i32: the
 // pair of row r; place (B, T, k) i32: the row of pair p; offsets (E + 1) i32: expert e has rows offsets[e] ..
 // offsets[e + 1] - 1; load (B, 2E + 1) wide: of each sequence, sums over its tokens: E times 1 for a token that chose
-// the expert, E times p, and (log of the sum of exp(logits))^2. attrs: k i, normalise i. Counts have no gradient.
+// the expert, E times p, and (log of the sum of exp(logits))^2. attrs: k i, normalise i.
 #define MOE_OP_ROUTE "eng.moe.route/1"
-// in: logits, experts, [dweights], [dload]; out: dlogits, in place of logits allowed. attrs: as route.
+// in: logits, experts, [dweights], [dload], of which the counts are ignored; out: dlogits, in place of logits allowed.
+// attrs: as route.
 #define MOE_OP_ROUTE_GRAD "eng.moe.route_grad/1"
 
 // y[r] = x[r] w[e]^T for the rows r of each expert e. With order and place, x[r] is the x of the token of pair
@@ -57,7 +58,7 @@ namespace moe {
 // balance = sum of E * sum over e of c[e] p[e] (Fedus et al. 2021); z = sum of (sum of log^2) / n (Zoph et al. 2022).
 // in: load (B, 2E + 1); out: balance (1), z (1), of its type. attr: rows i.
 #define MOE_OP_BALANCE "eng.moe.balance/1"
-// in: load, [dbalance (1)], [dz (1)]; out: dload, zero for the counts. attr: rows.
+// in: load, [dbalance (1)], [dz (1)]; out: dload. attr: rows.
 #define MOE_OP_BALANCE_GRAD "eng.moe.balance_grad/1"
 
 extern const eng_ops all_ops;
