@@ -269,6 +269,8 @@ std::string foreign_flag(const std::string& word, const std::string& next) {
       {{"output_dir", "save_dir"}, "--out DIR sets the run's directory"},
       {{"local_rank", "master_addr", "master_port", "nnodes", "node_rank"},
        "ranks find each other through mpirun or srun: docs/ranks.md"},
+      {{"max_restarts"},
+       "`engine run CONFIG --ranks N --restarts R` starts ranks again after a failure: docs/ranks.md"},
       {{"port", "main_process_port", "rdzv_endpoint", "rdzv_backend", "host"},
        "a run listens on no port: ranks find each other through mpirun or srun (docs/ranks.md), and `engine report "
        "RUN` "

@@ -89,6 +89,11 @@ uint64_t constants_of(const Plan& plan) {
 
 }  // namespace
 
+uint64_t second_place_bytes(uint64_t tensors) {
+  constexpr uint64_t copied_at_once = 1 << 20, tile = 512 << 10, stack = 128 << 10;
+  return copied_at_once + tile + stack + read_tensor * tensors;
+}
+
 uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored) {
   const uint64_t lists = lists_of(plan);
   const bool trains = plan.table.buffer != 0;

@@ -33,6 +33,7 @@ Beside beside(const Setup& setup) {
   b.tiers = setup.tiers;
   b.job = setup.job;
   b.snapshot = setup.snapshot;
+  b.second = setup.second;
   b.host_arenas = setup.target.host_memory();
   b.device_overhead = info.device_overhead_bytes;
   b.local_ranks = setup.plan.ranks.world.local_size;

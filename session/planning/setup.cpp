@@ -342,6 +342,8 @@ static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   if (a.readable.job) s.job = host_bytes_of(*a.readable.job, s.model, s.plan);
   if (a.training && !a.readable.job && a.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
+  if (a.training && !a.readable.job && a.section("checkpoint").given("second") && !s.plan.ranks.world.rank)
+    s.second = second_place_bytes(saved_tensors(s.plan).size());
 }
 
 static void add_notes(Setup& s, const Asked& a) {

@@ -38,6 +38,7 @@ std::optional<Cause> killed(const std::map<uint32_t, RankStory>& ranks, const st
   out.text = fmt::format("rank {} (process {} on {}) was killed by signal {} (SIG{})", rank, known.pid, found[2].str(),
                          signal, abbreviation ? abbreviation : "?") +
              last_words(known);
+  out.lost = rank, out.signal = signal;
   if (signal == SIGKILL && oom) {
     out.exit = static_cast<int>(Exit::host_memory);
     out.help = "the system killed it because memory ran out: see engine plan for what the ranks need together";
@@ -65,7 +66,9 @@ Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const
     for (const auto& [rank, story] : ranks)
       if (story.error == first->error && story.text == first->text) same.insert(rank);
     // An error of all ranks is reported without a rank.
-    return {first->error, same.size() == count ? first->text : list(same) + ": " + first->text, first->help};
+    Cause out{first->error, same.size() == count ? first->text : list(same) + ": " + first->text, first->help};
+    if (first->error != communication) out.error = first->text;
+    return out;
   }
   std::set<uint32_t> absent;
   for (uint32_t rank = 0; rank < count; ++rank)

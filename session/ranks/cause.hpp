@@ -24,6 +24,9 @@ struct RankStory {
 struct Cause {
   int exit = 1;
   std::string text, help;
+  std::optional<uint32_t> lost = {};  // the rank whose process was killed or crashed
+  int signal = 0;                     // that ended it
+  std::string error = {};             // what a rank said of its own failure, without its number
 };
 // `mpirun`: its output. `status`: its exit status as in a shell. `oom`: the system killed a process for memory.
 Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const std::string& mpirun, int status,

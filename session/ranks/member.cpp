@@ -42,7 +42,7 @@ Member::Member(MemberStart start)
   if (has_parent() && link_.parent().ranks != announced_.size)
     throw Error(Exit::environment, fmt::format("mpirun was asked to start {} ranks, but this is one of {}",
                                                link_.parent().ranks, announced_.size));
-  if (!many()) return;
+  if (!told()) return;
   log(fmt::format("rank {} of {} started by {} on {} as process {}; engine {} ({}), {}", rank(), size(), announced_.by,
                   host_name(), ::getpid(), version, commit, ENG_ABI_DRAFT_ID));
   // Messages of plugins are printed on rank 0 only.
@@ -110,7 +110,7 @@ std::string Member::from_first(const std::string& text) const {
 }
 
 void Member::works_in(const std::filesystem::path& run) {
-  if (!many()) return;
+  if (!told()) return;
   std::vector<std::string> waiting;
   {
     const std::lock_guard lock(waiting_mutex_);
@@ -135,7 +135,7 @@ void Member::log(const std::string& text) noexcept try {
 }
 
 void Member::failed(std::exception_ptr reason) noexcept try {
-  if (failed_ || !many()) return;
+  if (failed_ || !told()) return;
   failed_ = true;
   const Failure why = failure(reason);
   log("error: " + why.text);
@@ -158,7 +158,7 @@ void Member::tell_by_hand(const Failure& why) const {
 }
 
 int Member::leave(Exit exit) {
-  if (!many()) return static_cast<int>(exit);
+  if (!told()) return static_cast<int>(exit);
   exchange_ = {};
   communicator_.reset();
   log(fmt::format("exited with {}", static_cast<int>(exit)));

@@ -40,6 +40,7 @@ class Member {
   uint32_t size() const { return announced_.size; }
   bool quiet() const { return has_parent() || !first(); }  // another rank, or the parent, prints
   bool has_parent() const { return link_.is_open(); }
+  bool told() const { return many() || has_parent(); }  // failures go to `failed`, which somebody else prints
   // The command line as the user typed it.
   const std::string& command() const { return has_parent() ? link_.parent().command : start_.command; }
   // The command that resumes a run, or what another `verb` goes on with, with as many ranks.

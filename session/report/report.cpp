@@ -240,6 +240,9 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));
+  if (c.second)
+    out += fmt::format("  second place        {:>16} bytes  {:>12}  for [checkpoint] second, on rank 0\n", c.second,
+                       size(c.second));
   if (const uint64_t n = c.sampling.host + c.sampling.device + c.sampling.storage)
     out += fmt::format("  texts for observers {:>16} bytes  {:>12}  their weights, caches and plan\n", n, size(n));
   out += fmt::format("  plan itself         {:>16} bytes  {:>12}  its lists, kernels' records, tables of checkpoints\n",

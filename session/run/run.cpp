@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/run/run.hpp"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "core/base/error.hpp"
 #include "session/config/schemas.hpp"
 #include "session/planning/fits.hpp"
@@ -8,6 +12,7 @@
 #include "session/run/record.hpp"
 #include "session/run/run_place.hpp"
 #include "session/run/run_record.hpp"
+#include "session/run/second_place.hpp"
 #include "session/shell.hpp"
 #include "session/train/epochs.hpp"
 #include "session/train/training.hpp"
@@ -66,6 +71,7 @@ struct Run::State {
   Member& member = opening.member();
   bool again = false;  // the run existed before; whether it has a checkpoint is known later
   std::optional<TraceFile> trace;
+  std::optional<SecondPlace> second;  // where the directory is
   std::optional<Recorder> recorder;
   std::optional<Silent> silent;
   std::optional<TrainingLoop> loop;
@@ -75,6 +81,12 @@ struct Run::State {
   void find();
   void start();
   void record();
+  void finish_copies();
+  // False if it resumes from the second place.
+  bool own_checkpoint() const {
+    const RunPlace& place = opening.place;
+    return place.from && place.dir && place.from->parent_path() == place.dir->checkpoints().path();
+  }
 };
 
 // Everything that can be checked before a directory is changed or memory is allocated.
@@ -92,7 +104,7 @@ void Run::State::prepare() {
 void Run::State::find() {
   if (!request.files && !RunDir::is_run(request.open.target)) return;
   if (member.first() && request.files)
-    opening.place = find_place(request, listener);
+    opening.place = find_place(request, opening.opened.config, listener);
   else if (member.first())
     opening.place.from = find_weights(request.open.target);
   opening.share_place();
@@ -110,7 +122,10 @@ void Run::State::start() {
   check_epochs(config, opening.data->info().train_samples, trainer.step(), trainer.samples(), member.size());
   trace.emplace(request.trace, trainer.step(), setup.plan);
   if (request.files) opening.make_directory(request.out);
-  if (place.from && place.dir) set_aside_newer(place.dir->checkpoints().inside(), trainer.step());
+  if (place.from && place.dir) {
+    // One of the same step is damaged if that of the second place was taken.
+    set_aside_newer(place.dir->checkpoints().inside(), trainer.step() - !own_checkpoint());
+  }
   if (place.dir) {
     const RunStart begun{place.dir->path(), config, setup, *opening.data, place.from, trainer.step()};
     if (!trainer.choices().empty()) place.dir->write("device_choices.txt", trainer.choices());
@@ -132,14 +147,35 @@ void Run::State::record() {
   const std::optional<RunDir>& dir = opening.place.dir;
   const std::filesystem::path checkpoints = opening.enter();
   if (request.files) trace->into(opening.directory);
+  if (const std::filesystem::path other = dir ? second_place(config, dir->path()) : ""; !other.empty())
+    second.emplace(dir->folder().inside(), other, config.section("checkpoint").integer("keep"), opening.trainer->step(),
+                   own_checkpoint() ? opening.place.from : std::nullopt);
   if (dir)
-    recorder.emplace(*dir, *opening.trainer, *trace, listener, config.section("log").boolean("tensorboard"),
+    recorder.emplace(*dir, *opening.trainer, *trace, listener, second ? &*second : nullptr,
+                     config.section("log").boolean("tensorboard"),
                      DeviceMonitor(*registry, setup.kernels->device(), setup.plan.ranks.world.local_rank));
   else
     silent.emplace(*trace, request.tell_all ? &listener : nullptr);
   Listener& events = dir ? static_cast<Listener&>(*recorder) : *silent;
   const Training options{checkpoints, request.stop, request.max_seconds, opening.resolved->hash, trace->trace()};
   loop.emplace(*opening.trainer, config, *opening.data, events, options);
+}
+
+// The others wait meanwhile, so rank 0 meets them every second.
+void Run::State::finish_copies() {
+  const Section& checkpoint = opening.opened.config.section("checkpoint");
+  if (!request.files || !checkpoint.given("second") || checkpoint.string("second").empty()) return;
+  const int64_t step = opening.trainer->step();
+  bool told = false;
+  for (;;) {
+    const bool over = !second || second->wait(1);
+    if (!over && !std::exchange(told, true))
+      recorder->alert(step, fmt::format("checkpoint.second: waits for the copy in {}", second->place().string()));
+    if (member.from_first(over ? "over" : "") == "over") break;
+  }
+  if (!second) return;
+  for (const std::string& text : second->news()) recorder->alert(step, text);
+  if (const std::string text = second->missing(); !text.empty()) recorder->alert(step, text);
 }
 
 // Records a failure of a started run.
@@ -157,7 +193,7 @@ auto Run::guarded(const Work& work) {
     }
   } catch (...) {
     s.member.failed(std::current_exception());
-    if (s.opening.place.dir && !s.member.many())
+    if (s.opening.place.dir && !s.member.told())
       s.opening.place.dir->log("error: " + failure(std::current_exception()).text);
     throw;
   }
@@ -195,6 +231,7 @@ RunEnd Run::end() {
   RunEnd end;
   end.exit = guarded([&] { return s.loop->end(); });
   end.over = s.loop->over();
+  guarded([&] { s.finish_copies(); });
   if (s.recorder) s.recorder->ended(end.exit, end.over);
   s.trace->finish(s.opening.trainer->step());
   if (s.opening.place.dir) end.directory = s.opening.place.dir->path();

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "session/config/failure.hpp"
+#include "session/run/second_place.hpp"
 
 namespace eng {
 namespace {
@@ -35,9 +36,28 @@ std::optional<RunDir> existing_run(const RunRequest& request) {
   return run;
 }
 
+// The newest of the run and of its second place.
+std::optional<std::filesystem::path> newest_of_both(const RunDir& run, const std::filesystem::path& second,
+                                                    RunListener& listener) {
+  const auto passed_over = [&](const CheckpointRow& row) { listener.passed_over(row); };
+  std::optional<std::filesystem::path> found;
+  std::exception_ptr none;
+  try {
+    found = usable_checkpoint(run, "run", passed_over);
+  } catch (const Error& e) {
+    if (second.empty() || e.exit() != Exit::checkpoint) throw;
+    none = std::current_exception();
+  }
+  if (second.empty()) return found;
+  const int64_t step = found ? checkpoint_step(*found).value_or(0) : -1;
+  if (auto copy = newest_copy(run.folder().inside(), second, step, passed_over)) return copy;
+  if (none) std::rethrow_exception(none);
+  return found;
+}
+
 // The checkpoint to resume from, if any.
 std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume, const RunDir& run,
-                                                       RunListener& listener) {
+                                                       const std::filesystem::path& second, RunListener& listener) {
   if (resume == "never") {
     if (run.attempt() > 1)
       throw Error(Exit::usage, run.path().string() + " is already a run, but --resume never was given",
@@ -46,12 +66,17 @@ std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume
   }
   if (auto step = resume_step(resume)) {
     std::filesystem::path path = run.checkpoints().path() / checkpoint_name(*step);
-    if (!std::filesystem::exists(path))
+    if (std::filesystem::exists(path)) return path;
+    const auto copy = second.empty() ? std::nullopt
+                                     : newest_copy(
+                                           run.folder().inside(), second, -1,
+                                           [&](const CheckpointRow& row) { listener.passed_over(row); }, *step);
+    if (!copy)
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + resume + " in " + run.path().string(),
                   "available:\n" + checkpoint_table(list_checkpoints(run.checkpoints().path())));
-    return path;
+    return copy;
   }
-  const auto found = usable_checkpoint(run, "run", [&](const CheckpointRow& row) { listener.passed_over(row); });
+  const auto found = newest_of_both(run, second, listener);
   if (!found && resume == "must")
     throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to resume from");
   return found;
@@ -82,12 +107,17 @@ std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const 
   return found.path;
 }
 
-RunPlace find_place(const RunRequest& request, RunListener& listener) {
+RunPlace find_place(const RunRequest& request, const Config& config, RunListener& listener) {
   RunPlace place;
   if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
+  const std::filesystem::path run = place.dir ? place.dir->path() : request.out;
+  const std::filesystem::path second = run.empty() ? run : second_place(config, run);
+  if (!second.empty()) check_second_place(run, second);
   if (place.dir) {
     remove_leftovers(place.dir->checkpoints().inside());
-    place.from = choose_checkpoint(request.resume, *place.dir, listener);
+    place.from = choose_checkpoint(request.resume, *place.dir, second, listener);
+    if (place.from && place.from->parent_path() != place.dir->checkpoints().path())
+      listener.note("the newest usable checkpoint is in the second place: " + place.from->string());
   } else if (resume_step(request.resume) || request.resume == "must") {
     throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");
   }

@@ -76,12 +76,13 @@ void write_identity(const Opening& opening, const RunStart& start, const std::ve
   run.write("plan.txt", plan_text(start.setup.plan, report_context(start.setup, config)));
 }
 
-Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard,
-                   DeviceMonitor monitor)
+Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, SecondPlace* second,
+                   bool tensorboard, DeviceMonitor monitor)
     : run_(run),
       trainer_(trainer),
       trace_(trace),
       next_(next),
+      second_(second),
       metrics_(run.metrics(), trainer.step(), run.attempt()),
       monitor_(std::move(monitor)) {
   if (tensorboard) events_.emplace(curves_.emplace(run.folder(), "tensorboard").inside(), trainer.step());
@@ -95,6 +96,8 @@ void Recorder::step(const Metrics& measured, double seconds_left) {
   if (events_) events_->append(Json::parse_or_null(metrics_line(metrics, run_.attempt()), true));
   next_.step(metrics, seconds_left);
   trace_.step(metrics.step);
+  if (!second_) return;
+  for (const std::string& text : second_->news()) alert(metrics.step, text);
 }
 
 void Recorder::alert(int64_t step, const std::string& text) {
@@ -115,6 +118,7 @@ void Recorder::saving() {
 
 void Recorder::saved(const Saved& saved) {
   state("running", 0);  // before the checkpoint is announced: whoever reads of it may look there, or kill this process
+  if (second_) second_->add(saved.path);
   next_.saved(saved);
   if (run_.folder().place() == HeldFolder::Place::same) return;
   const std::string found = run_.folder().found().string();

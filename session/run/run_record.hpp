@@ -7,6 +7,7 @@
 #include "session/run/changes.hpp"
 #include "session/run/run.hpp"
 #include "session/run/run_dir.hpp"
+#include "session/run/second_place.hpp"
 
 namespace eng {
 
@@ -19,9 +20,9 @@ void write_identity(const Opening& opening, const RunStart& start, const std::ve
 class Recorder final : public Listener {
  public:
   // `tensorboard`: also as files of events, in the run's folder of this name.
-  // `monitor` is read when a line of metrics is written.
-  Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard,
-           DeviceMonitor monitor);
+  // `monitor` is read when a line of metrics is written. `second`, or null: saved checkpoints are copied there.
+  Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, SecondPlace* second,
+           bool tensorboard, DeviceMonitor monitor);
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
   void alert(int64_t step, const std::string& text) override;
@@ -41,6 +42,7 @@ class Recorder final : public Listener {
   const Trainer& trainer_;
   TraceFile& trace_;
   Listener& next_;
+  SecondPlace* const second_;
   MetricsFile metrics_;
   std::optional<HeldFolder> curves_;  // where the events are
   DeviceMonitor monitor_;

@@ -39,6 +39,7 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"ckpt", "list", "run"}, "`list` is not a subcommand; available: ls, export");
   told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
   told({"run", "x.toml", "--num_gpus", "2"}, "help: ranks are started by `engine run CONFIG --ranks N`");
+  told({"run", "x.toml", "--max_restarts", "2"}, "help: `engine run CONFIG --ranks N --restarts R` starts ranks again");
   told({"run", "x.toml", "--dry_run"}, "help: `engine check CONFIG` checks everything without training");
   told({"run", "--deepspeed_config=ds.json"}, "help: give the TOML file without a flag");
   told({"run", "x.toml", "--max_steps=5"}, "here it is `train.steps = 5`");

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,7 +18,6 @@
 
 #include "core/base/error.hpp"
 #include "session/json.hpp"
-#include "session/ranks/cause.hpp"
 #include "session/ranks/signals.hpp"
 #include "session/report/outlet.hpp"
 #include "session/run/run_dir.hpp"
@@ -36,34 +34,11 @@ constexpr double patience = 7;
 // The seconds that mpirun has to remove its files after it was told to end. Afterwards it is killed.
 constexpr double time_to_tidy = 3;
 
+// Seconds between two calls of Launch::watch.
+constexpr double time_to_look = 5;
+
 // A rank's line without an end, and a message of a rank, have at most so many bytes. What is longer is cut, or refused.
 constexpr size_t longest_line = size_t{1} << 16, longest_message = size_t{1} << 20;
-
-// Blocks the signals that the loop reads from a descriptor, and ignores those that say that nobody reads.
-class OwnSignals {
- public:
-  OwnSignals() {
-    sigset_t mine;
-    sigemptyset(&mine);
-    for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&mine, number);
-    ::sigprocmask(SIG_BLOCK, &mine, &before_);
-    for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) ::signal(number, SIG_IGN);
-    fd_ = Fd(::signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (fd_ >= 0) return;
-    const int error = errno;
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    throw Error(Exit::environment, fmt::format("cannot make a signalfd: {}", std::strerror(error)));
-  }
-  ~OwnSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  OwnSignals(const OwnSignals&) = delete;
-  OwnSignals& operator=(const OwnSignals&) = delete;
-  int fd() const { return fd_; }
-  const sigset_t& before() const { return before_; }
-
- private:
-  sigset_t before_{};
-  Fd fd_;
-};
 
 // One connection of a rank: its messages, or its stderr.
 struct Stream {
@@ -76,8 +51,8 @@ struct Stream {
 
 class Above {
  public:
-  explicit Above(const Launch& what) : what_(what) {}
-  int run();
+  Above(const Launch& what, OwnSignals& signals) : what_(what), signals_(signals) {}
+  LaunchEnd run();
 
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
@@ -93,12 +68,11 @@ class Above {
   void line(Stream& stream, const std::string& text);
   void message(Stream& stream, const Json& json);
   void show(const Stream& stream, const std::string& text);
-  int outcome();
-  std::string failed(const Cause& cause);
+  LaunchEnd outcome();
 
   const Launch& what_;
   Clock::time_point began_ = Clock::now();
-  OwnSignals signals_;
+  OwnSignals& signals_;
   Mpirun mpirun_;
   Outlet shown_{STDERR_FILENO, "stderr"}, out_{STDOUT_FILENO, "stdout"};
   std::string said_;  // by mpirun itself
@@ -109,6 +83,7 @@ class Above {
   std::string run_;  // its directory
   int asked_ = 0, urgent_ = 0;
   bool passed_on_ = false, nobody_came_ = false;
+  double looked_ = 0;              // the time at which Launch::watch was called
   std::optional<double> trouble_;  // the time at which a rank ended or failed
   std::optional<double> ending_;   // the time at which mpirun was told to end
   std::optional<int> status_;      // of mpirun
@@ -126,22 +101,23 @@ void Above::start(const std::filesystem::path& mpirun) {
     if (::ttyname_r(STDERR_FILENO, name, sizeof(name)) == 0) parent.terminal = name;
   }
   listener_.emplace(local_socket(parent.socket, true));
-  mpirun_.start(mpirun, what_.arguments, parent, signals_.before());
+  mpirun_.start(mpirun, what_.arguments, parent, what_.variables, signals_.before());
 }
 
-int Above::run() {
+LaunchEnd Above::run() {
   start(find_mpirun());
   while (!status_) turn();
   // Reads what is still in the pipes.
   for (const double until = now() + 1; now() < until && (!streams_.empty() || out_open_ || err_open_);) turn();
-  const int exit = outcome();
+  LaunchEnd end = outcome();
   const auto again = [this] {
     take_signal();
     return urgent_ > 1 || asked_ > 128;
   };
   out_.drain(again() ? 0 : Outlet::patience, again);
   shown_.drain(again() ? 0 : Outlet::patience, again);
-  return exit;
+  end.asked = asked_ != 0;
+  return end;
 }
 
 // Waits for an event, at most 0.2 s, and handles it. Nothing else in the loop waits: what the ranks write is read at
@@ -169,6 +145,10 @@ void Above::look_at_time() {
   status_ = mpirun_.ended();
   if (status_) return;
   pass_on();
+  if (what_.watch && !run_.empty() && now() - looked_ > time_to_look) {
+    looked_ = now();
+    shown_.put(what_.watch(run_));
+  }
   if (ending_) {
     if (now() - *ending_ > time_to_tidy) mpirun_.end(true);
   } else if (ranks_.empty() && now() > what_.timeout) {
@@ -205,10 +185,7 @@ bool Above::take_output(int fd, bool errors) {
 }
 
 void Above::take_signal() {
-  signalfd_siginfo info{};
-  while (::read(signals_.fd(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    const int number = static_cast<int>(info.ssi_signo);
-    if (number == SIGCHLD) continue;  // look_at_time looks
+  while (const int number = signals_.next()) {
     if (number != SIGUSR1 && urgent_++ > 0 && asked_ < 128) {
       asked_ = 128 + number;
       end_now();
@@ -301,41 +278,54 @@ void Above::show(const Stream& stream, const std::string& text) {
   shown_.put(out);
 }
 
-// Reports the cause if a rank failed. Returns the exit code.
-int Above::outcome() {
-  if (asked_ > 128) return asked_;
+// Reports the cause if a rank failed.
+LaunchEnd Above::outcome() {
+  LaunchEnd end;
+  end.run = run_, end.asked = asked_ != 0;
+  if (asked_ > 128) {
+    end.exit = asked_;
+    return end;
+  }
   bool well = ranks_.size() == what_.ranks;
   for (const auto& [rank, story] : ranks_) well = well && story.end && *story.end == *ranks_.at(0).end;
   if (well) {
     if (*status_ != 0)
       shown_.put(fmt::format("warning: all ranks ended normally, but mpirun ended with {}\n{}\n", *status_,
                              printable_lines(said_)));
-    return *ranks_.at(0).end;
+    end.exit = *ranks_.at(0).end;
+    return end;
   }
-  Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
-  if (nobody_came_) cause.text = fmt::format("mpirun started no rank within {:g} s, and was ended", what_.timeout);
-  shown_.put(failed(cause));
-  return cause.exit;
-}
-
-std::string Above::failed(const Cause& cause) {
-  std::string help = cause.help;
-  if (!run_.empty()) {
-    const std::string newest = settle(run_, cause.exit);
-    help += help.empty() ? "" : "\n";
-    help += newest.empty()
-                ? fmt::format("{} has no checkpoint yet; logs of the ranks: {}/logs", run_, run_)
-                : fmt::format(
-                      "the last complete checkpoint is {}; resume with:  engine {} {} {}\nlogs of the ranks: {}/logs",
-                      newest, what_.verb, shell_word(run_), what_.again, run_);
-  }
-  return text_of(Failure{cause.exit, printable_lines(cause.text), printable_lines(help)});
+  end.cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
+  if (nobody_came_) end.cause->text = fmt::format("mpirun started no rank within {:g} s, and was ended", what_.timeout);
+  end.exit = end.cause->exit;
+  if (!run_.empty()) end.newest = settle(run_, end.exit);
+  shown_.put(what_.failed ? what_.failed(end) : failure_text(what_, end));
+  return end;
 }
 
 }  // namespace
 
+std::string failure_text(const Launch& what, const LaunchEnd& end, const std::string& more) {
+  std::string help = end.cause->help;
+  const auto add = [&](const std::string& line) { help += (help.empty() ? "" : "\n") + line; };
+  if (!more.empty()) add(more);
+  if (!end.run.empty()) {
+    add(end.newest.empty()
+            ? fmt::format("{} has no checkpoint yet; logs of the ranks: {}/logs", end.run, end.run)
+            : fmt::format(
+                  "the last complete checkpoint is {}; resume with:  engine {} {} {}\nlogs of the ranks: {}/logs",
+                  end.newest, what.verb, shell_word(end.run), what.again, end.run));
+  }
+  return text_of(Failure{end.cause->exit, printable_lines(end.cause->text), printable_lines(help)});
+}
+
+LaunchEnd launch(const Launch& what, OwnSignals& signals) {
+  return Above(what, signals).run();
+}
+
 int launch(const Launch& what) {
-  return Above(what).run();
+  OwnSignals signals;
+  return launch(what, signals).exit;
 }
 
 }  // namespace eng

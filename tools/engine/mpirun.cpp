@@ -132,7 +132,7 @@ std::vector<std::string> Mpirun::words(const fs::path& program, uint32_t ranks) 
 }
 
 void Mpirun::start(const fs::path& program, const std::vector<std::string>& arguments, Parent parent,
-                   const sigset_t& mask) {
+                   const std::vector<std::pair<std::string, std::string>>& variables, const sigset_t& mask) {
   std::vector<std::string> all = words(program, parent.ranks);
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -154,6 +154,7 @@ void Mpirun::start(const fs::path& program, const std::vector<std::string>& argu
   if (::getppid() != self) ::_exit(127);
   parent.mpirun = ::getpid();
   ::setenv(Parent::variable, parent.text().c_str(), 1);
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   preload_loopback(loopback);
   for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) ::signal(number, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -177,6 +178,12 @@ void Mpirun::end(bool hard) {
   for (const pid_t rank : children_of(pid_)) ::kill(rank, SIGKILL);
   ::kill(pid_, hard ? SIGKILL : SIGTERM);
   ::kill(pid_, SIGCONT);  // it may be stopped
+}
+
+std::vector<pid_t> own_children() {
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+  return children_of(::getpid());
 }
 
 int64_t memory_kills() {

@@ -28,9 +28,9 @@ class Mpirun {
   // Makes the folders for temporary files. Throws Error(Exit::environment).
   Mpirun();
   // Starts it. `arguments`: of every rank, after `engine`. `parent` is completed and passed to the ranks. `mask`: the
-  // signal mask of mpirun. Throws Error(Exit::environment).
+  // signal mask of mpirun; `variables` are set in its environment. Throws Error(Exit::environment).
   void start(const std::filesystem::path& program, const std::vector<std::string>& arguments, Parent parent,
-             const sigset_t& mask);
+             const std::vector<std::pair<std::string, std::string>>& variables, const sigset_t& mask);
   // The output of mpirun; end of file when it and the processes that it started have ended.
   int out() const { return *out_; }
   int err() const { return *err_; }
@@ -47,6 +47,9 @@ class Mpirun {
   pid_t pid_ = -1;
   std::optional<int> status_;
 };
+
+// The living processes that this one started, or took over from one that has ended. Collects those that have ended.
+std::vector<pid_t> own_children();
 
 // The number of processes that the system has killed for memory in this process's control group (version 2).
 int64_t memory_kills();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/base/error.hpp"
@@ -121,6 +122,19 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   return end.exit;
 }
 
+// The words that resume `run` as it was asked for at first, `seconds` later. Overrides are in the run's configuration.
+std::vector<std::string> resuming(const Common& common, const RunFlags& flags, const std::string& run,
+                                  const std::vector<std::string>& changes, double seconds) {
+  std::vector<std::string> out;
+  for (const auto& folder : common.plugin_paths) out.insert(out.end(), {"--plugin-path", folder.string()});
+  out.insert(out.end(), {"run", run});
+  out.insert(out.end(), changes.begin(), changes.end());
+  if (const auto whole = flags.max_time.empty() ? std::nullopt : parse_duration(flags.max_time))
+    out.insert(out.end(), {"--max-time", fmt::format("{:.0f}s", std::max(1.0, *whole - seconds))});
+  if (!flags.trace.empty()) out.push_back("--trace=" + flags.trace);
+  return out;
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Common& common) {
@@ -138,8 +152,10 @@ void add_run(CLI::App& app, Common& common) {
   command->add_flag("--trace{auto}", flags->trace,
                     "write a trace of every action: of steps 2 to 4, or of the given steps, as in --trace=2-4");
   add_rank_flags(*command, flags->ranks);
+  add_restart_flags(*command, flags->ranks);
   command->callback([&common, flags] {
-    const Launching what{"run", flags->target, [&] { return load_config(common, flags->target, flags->overrides); }};
+    const Launching what{"run", flags->target, [&] { return load_config(common, flags->target, flags->overrides); },
+                         [&](const auto&... how) { return resuming(common, *flags, how...); }};
     if (weights_kind(flags->target) == WeightsKind::hugging_face)
       throw Error(Exit::usage, flags->target + " is a Hugging Face directory; a configuration or a run is needed here",
                   "write a configuration with  [model] from = " + toml_text(flags->target) + "  and [data]");
