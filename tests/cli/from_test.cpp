@@ -166,9 +166,10 @@ TEST_CASE("an export includes the tokenizer of [data]", "[cli][from][.slow]") {
   scratch.write("hub.toml", "[model]\nfrom = \"someone/model-7b\"\n[data]\npaths = [\"text.txt\"]\n");
   const Result hub = engine(scratch, {"check", "hub.toml"});
   CHECK(hub.exit == 2);
-  CHECK(has(hub.err, "hf download someone/model-7b --local-dir model-7b"));
+  CHECK(has(hub.err, "\n  engine model get someone/model-7b"));
+  CHECK(has(hub.err, "hf download someone/model-7b --local-dir "));
   CHECK(has(hub.err, "HF_ENDPOINT names a mirror, for example https://hf-mirror.com"));
-  CHECK(has(hub.err, "modelscope download --model someone/model-7b --local_dir model-7b"));
+  CHECK(has(hub.err, "modelscope download --model someone/model-7b --local_dir "));
 }
 
 TEST_CASE("a run resumes from its own checkpoint, not from its original weights", "[cli][from]") {

@@ -138,7 +138,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--stop", ""}, 2, "--stop is empty");
     refused({"run", "The ", "--system", "Be short."}, 2, "give --chat too");
     refused({"run", "The ", "--chat"}, 2, "run has no chat template");
-    refused({"someone/model-7b", "The "}, 2, "hf download someone/model-7b --local-dir model-7b");
+    refused({"someone/model-7b", "The "}, 2, "engine model get someone/model-7b");
     refused({"config.toml", "The "}, 2, "config.toml is not a directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
     refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint; a run is needed here");

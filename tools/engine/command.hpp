@@ -14,6 +14,7 @@
 #include "session/config/config.hpp"
 #include "session/config/failure.hpp"
 #include "session/data/data.hpp"
+#include "session/hub/names.hpp"
 #include "session/planning/fits.hpp"
 #include "session/planning/setup.hpp"
 #include "session/report/context.hpp"
@@ -107,7 +108,9 @@ void add_ckpt(CLI::App& app, Common& common);
 void add_report(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_config_convert(CLI::App& config, Common& common);
+void add_get(CLI::App& group, hub::Kind kind);  // `get` of the groups `model` and `data`
 void add_init(CLI::App& app, Common& common);
+void add_model(CLI::App& app, Common& common);
 void add_plugins(CLI::App& app, Common& common);
 void add_plugins_test(CLI::App& plugins, Common& common);
 void add_plugins_new(CLI::App& plugins, Common& common);

@@ -189,8 +189,9 @@ void build_data(const Config& config, Registry& registry, int64_t vocabulary, bo
 }
 
 void add_data(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("data", "build, inspect and verify token files");
+  auto* command = app.add_subcommand("data", "download data sets; build, inspect and verify token files");
   command->require_subcommand(1);
+  add_get(*command, hub::Kind::data);
   auto flags = std::make_shared<BuildFlags>();
   auto* build = command->add_subcommand("build", "tokenise the data of a configuration into a file that runs reuse");
   build->add_option("config", flags->target, "a configuration file")->required();

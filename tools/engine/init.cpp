@@ -45,9 +45,9 @@ void check_chat_folder(const fs::path& folder, const std::string& chat_template_
   const std::string name = folder.string();
   std::error_code none;
   if (!fs::is_directory(folder, none))
-    throw Error(Exit::usage, fmt::format("`{}` is no folder", name),
-                "engine init chat DIR FILE...: DIR is a model's folder, as `hf download REPOSITORY --local-dir DIR` "
-                "makes it");
+    throw Error(
+        Exit::usage, fmt::format("`{}` is no folder", name),
+        "engine init chat DIR FILE...: DIR is a model's folder, as `engine model get ORG/NAME --to DIR` makes it");
   if (const auto wrong = recognise_folder(folder))
     throw Error(Exit::usage, fmt::format("{} {}", name, wrong->what), wrong->help);
   if (weights_kind(folder) != WeightsKind::hugging_face)

@@ -53,9 +53,9 @@ int command(int argc, char** argv) {
   common.arguments.assign(argv + std::min(argc, 1), argv + argc);
   app.add_option("--plugin-path", common.plugin_paths, "folders to search for plugins first");
   // In the order of the help.
-  for (auto* add :
-       {eng::add_run, eng::add_check, eng::add_plan, eng::add_eval, eng::add_generate, eng::add_data, eng::add_analyse,
-        eng::add_ckpt, eng::add_report, eng::add_config, eng::add_init, eng::add_plugins, eng::add_doctor})
+  for (auto* add : {eng::add_run, eng::add_check, eng::add_plan, eng::add_eval, eng::add_generate, eng::add_model,
+                    eng::add_data, eng::add_analyse, eng::add_ckpt, eng::add_report, eng::add_config, eng::add_init,
+                    eng::add_plugins, eng::add_doctor})
     add(app, common);
   try {
     try {

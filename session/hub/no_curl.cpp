@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// For a build without the headers of libcurl.
+#include "core/base/error.hpp"
+#include "session/hub/transport.hpp"
+
+namespace eng::hub {
+
+std::unique_ptr<Transport> open_transport(double) {
+  throw Error(Exit::environment, "this engine was built without libcurl, and cannot download",
+              "apt-get install libcurl4-openssl-dev, and build it again; or use `hf download` of the package "
+              "huggingface_hub");
+}
+
+}  // namespace eng::hub
