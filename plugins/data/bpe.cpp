@@ -44,15 +44,16 @@ void WordCache::put(std::string_view word, uint64_t hash, const int32_t* ids, st
   std::copy_n(ids, count, slot.ids);
 }
 
-void Bpe::set_merges(const std::vector<Merge>& merges) {
+void Bpe::set_merges(const std::vector<Merge>& merges, Order order) {
   rules_.assign(std::bit_ceil(2 * merges.size() + 2), Rule{none, 0, 0});
   const uint64_t mask = rules_.size() - 1;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const uint64_t pair = pair_of(merges[rank].left, merges[rank].right);
     uint64_t at = spread(pair) & mask;
     while (rules_[at].pair != none && rules_[at].pair != pair) at = (at + 1) & mask;
-    rules_[at] = {pair, static_cast<uint32_t>(rank),
-                  merges[rank].into};  // if a pair is given twice, the last one counts
+    const int32_t into = merges[rank].into;
+    // If a pair is given twice, the last one counts.
+    rules_[at] = {pair, order == Order::token ? static_cast<uint32_t>(into) : static_cast<uint32_t>(rank), into};
   }
 }
 

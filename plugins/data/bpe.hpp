@@ -63,7 +63,9 @@ class Bpe {
   // bytes.
   std::string prefix, suffix;
   std::unordered_map<std::string, int32_t> affixed;
-  void set_merges(const std::vector<Merge>& merges);  // in the order of their ranks
+  // `place`: in the order of their ranks. `token`: the rank of a merge is the number of the token that it makes.
+  enum class Order { place, token };
+  void set_merges(const std::vector<Merge>& merges, Order order = Order::place);
 
   // Appends the ids of a word.
   void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer of a tokenizer.json. Whatever the file asks for is either done as the `tokenizers` library does it, or
-// refused with the place in the file.
+// The tokenizers of a tokenizer.json, and of files of ranks. Whatever the file asks for is either done as the
+// `tokenizers` library does it, or refused with the place in the file.
 #include <utf8proc.h>
 
 #include <mutex>
@@ -9,6 +9,7 @@
 
 #include "failure.hpp"
 #include "huggingface_file.hpp"
+#include "ranks.hpp"
 #include "unicode.hpp"
 #include "utf8.hpp"
 
@@ -17,7 +18,38 @@ namespace {
 
 class HuggingFace final : public Tokenizer {
  public:
-  explicit HuggingFace(const std::string& file) : HuggingFace(read_huggingface(file), file) {}
+  HuggingFace(HuggingFaceFile file, const std::string& path)
+      : bpe_(std::move(file.bpe)),
+        unigram_(std::move(file.unigram)),
+        word_piece_(std::move(file.word_piece)),
+        normaliser_(std::move(file.normaliser)),
+        splitter_(std::move(file.splitter)),
+        pieces_(std::move(file.pieces)),
+        cuttable_(file.cuttable) {
+    info_ = std::move(file.info);
+    prefix_ = std::move(file.prefix);
+    suffix_ = std::move(file.suffix);
+    std::vector<AddedToken> raw, normalised;
+    std::set<std::string> known;  // the normalised ones
+    const MatchState state;
+    for (const FileToken& added : file.added) {
+      AddedToken token = added.found();
+      if (!added.normalised) {
+        raw.push_back(std::move(token));
+        continue;
+      }
+      Normaliser::Buffers buffers;
+      bool moved = false;
+      token.content = std::string(normaliser_.apply(token.content, buffers, state, &moved));
+      if (token.content.empty()) continue;
+      if (!known.insert(token.content).second)
+        throw Failure(ENG_UNSUPPORTED, path + ": added_tokens: two of them are the same text after the normalizer, " +
+                                           printable(token.content, 40) + ", which is not supported");
+      normalised.push_back(std::move(token));
+    }
+    raw_.set(std::move(raw));
+    normalised_.set(std::move(normalised));
+  }
 
   void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     std::unique_ptr<Work> work = borrow();
@@ -60,39 +92,6 @@ class HuggingFace final : public Tokenizer {
     std::string valid;
   };
 
-  HuggingFace(HuggingFaceFile file, const std::string& path)
-      : bpe_(std::move(file.bpe)),
-        unigram_(std::move(file.unigram)),
-        word_piece_(std::move(file.word_piece)),
-        normaliser_(std::move(file.normaliser)),
-        splitter_(std::move(file.splitter)),
-        pieces_(std::move(file.pieces)),
-        cuttable_(file.cuttable) {
-    info_ = std::move(file.info);
-    prefix_ = std::move(file.prefix);
-    suffix_ = std::move(file.suffix);
-    std::vector<AddedToken> raw, normalised;
-    std::set<std::string> known;  // the normalised ones
-    const MatchState state;
-    for (const FileToken& added : file.added) {
-      AddedToken token = added.found();
-      if (!added.normalised) {
-        raw.push_back(std::move(token));
-        continue;
-      }
-      Normaliser::Buffers buffers;
-      bool moved = false;
-      token.content = std::string(normaliser_.apply(token.content, buffers, state, &moved));
-      if (token.content.empty()) continue;
-      if (!known.insert(token.content).second)
-        throw Failure(ENG_UNSUPPORTED, path + ": added_tokens: two of them are the same text after the normalizer, " +
-                                           printable(token.content, 40) + ", which is not supported");
-      normalised.push_back(std::move(token));
-    }
-    raw_.set(std::move(raw));
-    normalised_.set(std::move(normalised));
-  }
-
   std::unique_ptr<Work> borrow() const {
     {
       const std::lock_guard lock(mutex_);
@@ -124,7 +123,15 @@ class HuggingFace final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_huggingface(const std::string& file) {
-  return std::make_unique<HuggingFace>(file);
+  return std::make_unique<HuggingFace>(read_huggingface(file), file);
+}
+
+std::unique_ptr<Tokenizer> open_tiktoken(const std::string& file) {
+  return std::make_unique<HuggingFace>(read_tiktoken(file), file);
+}
+
+std::unique_ptr<Tokenizer> open_tekken(const std::string& file) {
+  return std::make_unique<HuggingFace>(read_tekken(file), file);
 }
 
 }  // namespace text_data

@@ -92,8 +92,8 @@ help = 'The field of a row of JSON, or the column of a table, that holds the tex
 [provides.options.tokenizer]
 type = 'string'
 default = 'bytes'
-help = """bytes (ids 0 to 255 are the bytes of the text), or a path: of a tokenizer.json, of a tokenizer.model, or of a \
-folder that holds one, such as a model's from Hugging Face. Relative to the configuration file"""
+help = """bytes (ids 0 to 255 are the bytes of the text), or a path: of a tokenizer.json, of a tokenizer.model, of a \
+*.tiktoken, of a tekken.json, or of a folder that holds one, such as a model's from Hugging Face. Relative to the configuration file"""
 
 [provides.options.separator]
 type = 'string'

@@ -97,25 +97,7 @@ void check_charsmap(std::string_view map, const Fields& fields) {
 
 }  // namespace
 
-// Lines of a token in base64 and its rank.
-static bool is_tiktoken(std::string_view text) {
-  const std::size_t space = text.find(' '), end = text.find('\n');
-  if (space == 0 || space == std::string_view::npos || space > 400 || end == std::string_view::npos || end < space + 2)
-    return false;
-  const auto all = [](std::string_view part, std::string_view of) {
-    return part.find_first_not_of(of) == std::string_view::npos;
-  };
-  return all(text.substr(0, space), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") &&
-         all(text.substr(space + 1, end - space - 1), "0123456789\r");
-}
-
 void check_sentencepiece(std::string_view model, const std::string& file) {
-  if (is_tiktoken(model))
-    throw Failure(ENG_UNSUPPORTED,
-                  file +
-                      ": is a vocabulary of tiktoken, as Meta publishes LLaMA 3 and 4. Its pattern and "
-                      "its special tokens are in the code of the model, not in this file: use the "
-                      "tokenizer.json of the same model, which is in its folder for transformers");
   Fields fields(model, file);
   uint64_t pieces = 0;
   bool trainer = false, normalizer = false;  // without them the library would take defaults, and give other ids

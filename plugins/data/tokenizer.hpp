@@ -43,6 +43,8 @@ std::unique_ptr<Tokenizer> open_bytes();
 // it count too. These throw Failure.
 std::unique_ptr<Tokenizer> open_huggingface(const std::string& file);
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::string& file);
+std::unique_ptr<Tokenizer> open_tiktoken(const std::string& file);  // lines of a token and its rank
+std::unique_ptr<Tokenizer> open_tekken(const std::string& file);    // Mistral's tekken.json
 // Opens "bytes", or a path relative to base_dir: a file, or a folder that holds one.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::string& base_dir);
 

@@ -6,6 +6,7 @@
 #include "../common/decoder/options.hpp"
 #include "engine/model.h"
 #include "engine/plugin.h"
+#include "gguf.hpp"
 #include "windowed.hpp"
 
 // clang-format off
@@ -141,6 +142,7 @@ split = [
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+)" DECODERS_PHI3_GGUF R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048 }
@@ -180,6 +182,7 @@ tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 attention_dropout = 0.0
 use_sliding_window = false
 
+)" DECODERS_SMOLLM3_GGUF R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048 }
@@ -261,6 +264,7 @@ rename = [['lm_head.', 'embed_out.']]
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+)" DECODERS_GPT_NEOX_GGUF R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 512, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048 }
@@ -308,6 +312,7 @@ tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+)" DECODERS_MINICPM_GGUF R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048, scale_emb = 12.0, scale_depth = 1.4, dim_model_base = 64 }
@@ -340,6 +345,7 @@ tied = [['output.weight', 'model.tok_embeddings.weight']]
 [provides.pretrained.write]
 attention_dropout = 0.0
 
+)" DECODERS_INTERNLM2_GGUF R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, max_position_embeddings = 2048, bias = false }
@@ -358,7 +364,7 @@ attention_dropout = 0.0
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 5, num_attention_heads = 4, num_key_value_heads = 4, max_position_embeddings = 2048, sliding_window = 64 }
 # 8,019,808,256 parameters
 'ministral-8b' = { vocab_size = 131072, hidden_size = 4096, intermediate_size = 12288, num_hidden_layers = 36, num_attention_heads = 32, num_key_value_heads = 8, head_dim = 128, max_position_embeddings = 32768, rms_norm_eps = 1e-5, rope_theta = 100000000.0, sliding_window = 32768 }
-)" DECODERS_GEMMA("gemma2", "gemma2", "'Gemma2ForCausalLM', 'Gemma2Model'", "Gemma 2: four norms in a layer, scaled embeddings, capped scores and logits, a window in every other layer", 256000, 8192, DECODERS_GEMMA2_OPTIONS, DECODERS_GEMMA2_FIXED, "") R"(
+)" DECODERS_GEMMA("gemma2", "gemma2", "'Gemma2ForCausalLM', 'Gemma2Model'", "Gemma 2: four norms in a layer, scaled embeddings, capped scores and logits, a window in every other layer", 256000, 8192, DECODERS_GEMMA2_OPTIONS, DECODERS_GEMMA2_FIXED, "", DECODERS_GEMMA2_GGUF) R"(
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 6, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32, query_pre_attn_scalar = 32, max_position_embeddings = 2048, sliding_window = 64, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
 # 2,614,341,888 parameters
@@ -367,7 +373,7 @@ attention_dropout = 0.0
 'gemma-2-9b' = { vocab_size = 256000, hidden_size = 3584, intermediate_size = 14336, num_hidden_layers = 42, num_attention_heads = 16, num_key_value_heads = 8, max_position_embeddings = 8192, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
 # 27,227,128,320 parameters
 'gemma-2-27b' = { vocab_size = 256000, hidden_size = 4608, intermediate_size = 36864, num_hidden_layers = 46, num_attention_heads = 32, num_key_value_heads = 16, head_dim = 128, query_pre_attn_scalar = 144, max_position_embeddings = 8192, attn_logit_softcapping = 50.0, final_logit_softcapping = 30.0 }
-)" DECODERS_GEMMA("gemma3", "gemma3_text", "'Gemma3ForCausalLM', 'Gemma3TextModel'", "Gemma 3, text: four norms in a layer, scaled embeddings, norms of queries and keys, a window in five of six layers", 262208, 131072, DECODERS_GEMMA3_OPTIONS, DECODERS_GEMMA3_FIXED, "use_bidirectional_attention = false\n") R"(
+)" DECODERS_GEMMA("gemma3", "gemma3_text", "'Gemma3ForCausalLM', 'Gemma3TextModel'", "Gemma 3, text: four norms in a layer, scaled embeddings, norms of queries and keys, a window in five of six layers", 262208, 131072, DECODERS_GEMMA3_OPTIONS, DECODERS_GEMMA3_FIXED, "use_bidirectional_attention = false\n", DECODERS_GEMMA3_GGUF) R"(
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 352, num_hidden_layers = 6, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32, query_pre_attn_scalar = 32, max_position_embeddings = 2048, sliding_window = 64 }
 # 268,098,176 parameters

@@ -2,6 +2,7 @@
 // Descriptions of the families with windows of attention, up to their presets.
 #pragma once
 
+#include "../common/decoder/gguf.hpp"
 #include "../common/decoder/options.hpp"
 
 // clang-format off
@@ -34,10 +35,16 @@
   "[provides.pretrained.write]\n" \
   "attention_dropout = 0.0\n" \
   "[provides.gguf]\n" \
-  "none = 'llama.cpp computes its layers without a window of attention'\n" \
+  "architecture = 'llama'\n" \
+  "rope = ['default', 'linear', 'yarn', 'llama3']\n" \
+  "notes = [" DECODER_GGUF_WINDOW_NOTE "]\n" \
+  "[provides.gguf.fixed]\n" \
+  "hidden_act = ['silu', 'swish']\n" \
+  DECODER_GGUF_INTERLEAVED \
+  DECODER_GGUF_IN(DECODER_GGUF_WINDOW, DECODER_GGUF_NORMS, DECODER_GGUF_OWN_HEAD, DECODER_GGUF_OWN_HEAD, "") \
   "[provides.presets]\n"
 
-#define DECODERS_GEMMA(id, model_type, classes, what, vocabulary, positions, options, fixed, write) \
+#define DECODERS_GEMMA(id, model_type, classes, what, vocabulary, positions, options, fixed, write, gguf) \
   "[[provides]]\n" \
   "kind = '" ENG_MODEL_DRAFT "'\n" \
   "name = '" id "'\n" \
@@ -66,6 +73,7 @@
   "[provides.pretrained.write]\n" \
   "attention_dropout = 0.0\n" \
   write \
+  gguf \
   "[provides.presets]\n"
 
 #define DECODERS_GEMMA3_OPTIONS \
@@ -85,4 +93,35 @@
   "final_logit_softcapping = { type = 'float', above = 0.0, help = 'logits become this x tanh(logit / this); absent: they stay' }\n" \
   DECODER_ROPE_OPTIONS
 #define DECODERS_GEMMA2_FIXED DECODER_FIXED DECODER_WHOLE_HEADS
+
+// llama.cpp: a window in all layers but each `every`-th one, and scores divided by the root of the size of a head. In
+// models of `big` layers, which it takes for 27B, it is that of hidden_size / num_attention_heads.
+#define DECODERS_GEMMA_GGUF(id, every, big, norms, plus_one, fixed, keys) \
+  "[provides.gguf]\n" \
+  "architecture = '" id "'\n" \
+  "rope = ['default', 'linear']\n" \
+  "plus_one = ['output_norm', 'blk.*.attn_norm', 'blk.*.post_attention_norm', 'blk.*.ffn_norm', 'blk.*.post_ffw_norm'" plus_one "]\n" \
+  "[provides.gguf.fixed]\n" \
+  "hidden_activation = ['gelu_pytorch_tanh', 'gelu_new', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh']\n" \
+  "attention_bias = false\n" \
+  "tie_word_embeddings = true\n" \
+  fixed \
+  "[provides.gguf.layers]\n" \
+  "layer_types = { every = " #every ", is = 'full_attention', others = 'sliding_attention' }\n" \
+  "[provides.gguf.require]\n" \
+  "query_pre_attn_scalar = [{ quotient = ['hidden_size', 'num_attention_heads'], where = { num_hidden_layers = " #big " } }, 'head_dim']\n" \
+  DECODER_GGUF_OF( \
+      "'model.layers.*.input_layernorm' = 'blk.*.attn_norm'\n" \
+      "'model.layers.*.post_attention_layernorm' = 'blk.*.post_attention_norm'\n" \
+      "'model.layers.*.pre_feedforward_layernorm' = 'blk.*.ffn_norm'\n" \
+      "'model.layers.*.post_feedforward_layernorm' = 'blk.*.post_ffw_norm'\n" norms, \
+      "'head_dim'", "'attention.sliding_window' = 'sliding_window'\n" keys)
+// It always caps scores and logits: a cap of a million changes nothing.
+#define DECODERS_GEMMA2_GGUF \
+  DECODERS_GEMMA_GGUF("gemma2", 2, 46, "", "", "", \
+                      "attn_logit_softcapping = ['attn_logit_softcapping', 1000000.0]\n" \
+                      "final_logit_softcapping = ['final_logit_softcapping', 1000000.0]\n")
+#define DECODERS_GEMMA3_GGUF \
+  DECODERS_GEMMA_GGUF("gemma3", 6, 62, DECODER_GGUF_HEAD_NORMS, ", 'blk.*.attn_q_norm', 'blk.*.attn_k_norm'", \
+                      "sliding_window_pattern = [{}, 6]\n", "'rope.freq_base_swa' = 'rope_local_base_freq'\n")
 // clang-format on

@@ -207,6 +207,48 @@ ignore = ['time_step_rank']
 rename = [['backbone.embedding.weight', 'backbone.embeddings.weight']]
 tied = [['lm_head.weight', 'backbone.embeddings.weight']]
 
+[provides.gguf]
+architecture = 'mamba2'
+negative_exp = ['blk.*.ssm_a']
+squeeze = ['blk.*.ssm_conv1d.weight']
+f32 = ['blk.*.ssm_conv1d.weight', 'blk.*.ssm_norm.weight']
+
+[provides.gguf.fixed]
+use_bias = false
+use_conv_bias = true
+time_step_limit = [{}, [0.0, 1.7976931348623157e308]]
+
+[provides.gguf.rows]
+'blk.*.ssm_a' = 'num_heads'
+'blk.*.ssm_d' = 'num_heads'
+'blk.*.ssm_norm' = 'n_groups'
+
+[provides.gguf.tensors]
+'backbone.embeddings' = 'token_embd'
+'backbone.norm_f' = 'output_norm'
+'lm_head' = 'output'
+'backbone.layers.*.norm' = 'blk.*.attn_norm'
+'backbone.layers.*.mixer.in_proj' = 'blk.*.ssm_in'
+'backbone.layers.*.mixer.conv1d' = 'blk.*.ssm_conv1d'
+'backbone.layers.*.mixer.dt_bias' = 'blk.*.ssm_dt.bias'
+'backbone.layers.*.mixer.A_log' = 'blk.*.ssm_a'
+'backbone.layers.*.mixer.D' = 'blk.*.ssm_d'
+'backbone.layers.*.mixer.norm' = 'blk.*.ssm_norm'
+'backbone.layers.*.mixer.out_proj' = 'blk.*.ssm_out'
+
+[provides.gguf.keys]
+block_count = 'num_hidden_layers'
+context_length = 1048576
+embedding_length = 'hidden_size'
+feed_forward_length = 0
+'attention.head_count' = 0
+'attention.layer_norm_rms_epsilon' = 'layer_norm_epsilon'
+'ssm.conv_kernel' = 'conv_kernel'
+'ssm.inner_size' = { product = ['expand', 'hidden_size'] }
+'ssm.state_size' = 'state_size'
+'ssm.time_step_rank' = 'num_heads'
+'ssm.group_count' = 'n_groups'
+
 # about one million parameters over bytes, for a first run
 [provides.presets.'tiny']
 vocab_size = 256

@@ -2,6 +2,7 @@
 // The plugin's description. The keys have the names of Hugging Face's config.json.
 #pragma once
 
+#include "../common/decoder/gguf.hpp"
 #include "../common/decoder/options.hpp"
 #include "engine/model.h"
 #include "engine/op.h"
@@ -37,8 +38,6 @@
   "[provides.options]\n"
 // `block`: the part of a layer with the experts; gate, up, down: their maps in the files.
 #define MOE_FILES(id, class_name, ignore, block, gate, up, down) \
-  "[provides.gguf]\n" \
-  "none = 'the tensors of experts are not written in its layout'\n" \
   "[provides.pretrained]\n" \
   "model_type = '" id "'\n" \
   "architectures = ['" class_name "ForCausalLM', '" class_name "Model']\n" \
@@ -51,6 +50,28 @@
   "]\n" \
   "[provides.pretrained.fixed]\n" \
   DECODER_FIXED DECODER_WHOLE_HEADS
+// `architecture`: llama.cpp's name; `rope`, `notes`, `fixed`, `order`: of one family alone; `ffn`, `count`: keys of the
+// width and the number of experts.
+#define MOE_GGUF(architecture, rope, notes, fixed, order, context, norms, head, block, ffn, count) \
+  "[provides.gguf]\n" \
+  "architecture = '" architecture "'\n" \
+  "rope = [" rope "]\n" \
+  "f32 = ['blk.*.ffn_gate_inp']\n" \
+  notes \
+  "join = [{ from = ['blk.*.ffn_gate_exps.weight', 'blk.*.ffn_up_exps.weight'], to = 'model.layers.*." block ".experts.gate_up_proj.weight', axis = 1 }]\n" \
+  "[provides.gguf.fixed]\n" \
+  "hidden_act = ['silu', 'swish']\n" \
+  fixed \
+  order \
+  "[provides.gguf.tensors]\n" \
+  "'model.embed_tokens' = 'token_embd'\n" \
+  "'model.norm' = 'output_norm'\n" \
+  "'lm_head' = 'output'\n" \
+  norms \
+  DECODER_GGUF_ATTENTION \
+  "'model.layers.*." block ".gate' = 'blk.*.ffn_gate_inp'\n" \
+  "'model.layers.*." block ".experts.down_proj' = 'blk.*.ffn_down_exps'\n" \
+  DECODER_GGUF_KEYS_OF(ffn, context, head, head, "expert_count = '" count "'\nexpert_used_count = 'num_experts_per_tok'\nexpert_feed_forward_length = '" ffn "'\n")
 
 ENG_DESCRIPTION(R"([plugin]
 id = 'eng.moe'
@@ -85,6 +106,7 @@ router_jitter_noise = 0.0
 [provides.pretrained.write]
 attention_dropout = 0.0
 router_jitter_noise = 0.0
+)" MOE_GGUF("llama", "'default', 'linear', 'yarn', 'llama3'", "notes = [" DECODER_GGUF_WINDOW_NOTE "]\n", "", DECODER_GGUF_INTERLEAVED, DECODER_GGUF_WINDOW, DECODER_GGUF_NORMS, DECODER_GGUF_OWN_HEAD, "block_sparse_moe", "intermediate_size", "num_local_experts") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 176, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048, num_local_experts = 4, output_router_logits = true, router_aux_loss_coef = 0.01 }
@@ -110,6 +132,7 @@ attention_dropout = 0.0
 use_sliding_window = false
 decoder_sparse_step = 1
 mlp_only_layers = []
+)" MOE_GGUF("qwen3moe", "'default', 'linear', 'yarn'", "", "attention_bias = false\nnorm_topk_prob = true\n", "", "'max_position_embeddings'", DECODER_GGUF_NORMS DECODER_GGUF_HEAD_NORMS, DECODER_GGUF_OWN_HEAD, "mlp", "moe_intermediate_size", "num_experts") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, moe_intermediate_size = 64, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048, num_experts = 8, num_experts_per_tok = 2, norm_topk_prob = true, output_router_logits = true, router_aux_loss_coef = 0.01 }
@@ -127,6 +150,7 @@ mlp_only_layers = []
   MOE_FILES("olmoe", "Olmoe", "", "mlp", "gate_proj", "up_proj", "down_proj") R"(
 [provides.pretrained.write]
 attention_dropout = 0.0
+)" MOE_GGUF("olmoe", "'default', 'linear', 'yarn'", "", "attention_bias = false\nnorm_topk_prob = false\ntie_word_embeddings = false\n", "[provides.gguf.require]\n'attention.head_count_kv' = 'num_attention_heads'\n", "'max_position_embeddings'", DECODER_GGUF_NORMS DECODER_GGUF_HEAD_NORMS, DECODER_GGUF_SHARE, "mlp", "intermediate_size", "num_experts") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 64, num_hidden_layers = 4, num_attention_heads = 4, max_position_embeddings = 2048, num_experts = 8, num_experts_per_tok = 2, output_router_logits = true }

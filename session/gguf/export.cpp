@@ -17,25 +17,107 @@ namespace fs = std::filesystem;
 
 // A check makes the names of so many ids. Those behind the tokenizer's own differ by their number alone.
 constexpr int64_t most_checked_ids = int64_t{1} << 20;
-constexpr const char* divisors_name = "rope_freqs.weight";
+
+// Rows that lie in each group of rows of the model, from `first` on.
+struct Piece {
+  uint64_t first, count;
+};
 
 // A tensor of the file, and how it is made of those of the model.
 struct Placed {
   GgufTensor tensor;
   Arranged made;
-  uint64_t heads = 0;  // in each of them, rows of its first and second half alternate; 0: they stay
-  bool negative_exp = false;
+  uint64_t head = 0;          // rows of a head, of which those of its first and second half alternate; 0: they stay
+  uint64_t groups = 0;        // of rows of the model; 0: all rows, in their order
+  std::vector<Piece> pieces;  // of each group; the file has them one after the other, each of all groups
+  bool negative_exp = false, plus_one = false;
 };
 
 bool any_names(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return names_tensor(p, name); });
 }
 
-// Only matrices are stored in a smaller type. In q8_0, rows consist of whole blocks; f16 holds the others.
+// Only matrices, and those of experts, are stored in a smaller type. In q8_0, rows consist of whole blocks; f16 holds
+// the others.
 GgufType type_of(const GgufModel& gguf, const GgufTensor& t, GgufType wanted) {
-  if (t.shape.size() != 2 || !t.name.ends_with(".weight") || any_names(gguf.f32, t.name)) return GgufType::f32;
+  if (t.shape.size() < 2 || !t.name.ends_with(".weight") || any_names(gguf.f32, t.name)) return GgufType::f32;
   const bool blocks = static_cast<uint64_t>(t.shape.back()) % gguf_block == 0;
   return wanted == GgufType::q8_0 && !blocks ? GgufType::f16 : wanted;
+}
+
+uint64_t whole_value(const GgufValue& value, const Section& model, const std::string& key) {
+  const Value found = gguf_value(value, model, key);
+  const auto* whole = std::get_if<int64_t>(&found);
+  if (!whole || *whole < 1)
+    throw Error(Exit::usage, fmt::format("`{}` of [provides.gguf] is not a whole number above 0", key),
+                "correct the plugin's description");
+  return static_cast<uint64_t>(*whole);
+}
+
+void remove_middle(std::vector<int64_t>& shape, const std::string& own, const std::string& where) {
+  if (shape.size() != 3 || shape[1] != 1)
+    refuse(where, fmt::format("`{}` is {}, and not [rows, 1, columns]", own, shape_text(shape)));
+  shape.erase(shape.begin() + 1);
+}
+
+// All but the name and the rows.
+void finish_place(Placed& one, const std::string& own, const GgufModel& gguf, const Section& model, GgufType type,
+                  const std::string& where) {
+  std::vector<int64_t>& shape = one.tensor.shape;
+  const std::string& name = one.tensor.name;
+  if (any_names(gguf.squeeze, name)) remove_middle(shape, own, where);
+  for (const auto& [pattern, heads] : gguf.interleave)
+    if (names_tensor(pattern, name)) {
+      const uint64_t count = whole_value(heads, model, pattern), rows = static_cast<uint64_t>(shape[0]);
+      if (rows % (2 * count) != 0)
+        refuse(where,
+               fmt::format("`{}` is {}: its rows do not make {} heads of two halves", own, shape_text(shape), count));
+      one.head = rows / count;
+    }
+  for (const auto& [pattern, rows] : gguf.rows)
+    if (names_tensor(pattern, name)) {
+      const auto count = static_cast<int64_t>(whole_value(rows, model, pattern));
+      if (shape.size() != 1 || shape[0] % count != 0)
+        refuse(where, fmt::format("`{}` is {}: it does not make {} equal rows", own, shape_text(shape), count));
+      shape = {count, shape[0] / count};
+    }
+  one.negative_exp = any_names(gguf.negative_exp, name);
+  one.plus_one = any_names(gguf.plus_one, name);
+  one.tensor.type = type_of(gguf, one.tensor, type);
+  one.tensor.bytes = gguf_bytes(one.tensor.type, element_count(shape, own));
+}
+
+// The tensors that are made of parts of each group of rows; none if no rule is about this one.
+std::vector<Placed> place_groups(const Placed& whole, const std::string& own, const GgufModel& gguf,
+                                 const Section& model, const std::string& where) {
+  std::vector<Placed> out;
+  for (const GgufGrouped& rule : gguf.grouped) {
+    const std::string front = own.substr(0, own.rfind('.')), last = own.substr(front.size());
+    const auto texts = texts_at_stars(rule.from, front);
+    if (!texts) continue;
+    std::vector<uint64_t> heads;
+    uint64_t all = 0;
+    for (const GgufValue& part : rule.parts) all += heads.emplace_back(whole_value(part, model, rule.from));
+    const uint64_t groups = whole_value(rule.groups, model, rule.from),
+                   rows = static_cast<uint64_t>(whole.made.shape[0]);
+    if (rows % (groups * all) != 0)
+      refuse(where, fmt::format("`{}` is {}: its rows do not make {} groups of {} heads", own,
+                                shape_text(whole.made.shape), groups, all));
+    const uint64_t head = rows / (groups * all);
+    Placed one = whole;
+    one.groups = groups;
+    uint64_t first = 0, kept = 0;
+    for (size_t k = 0; k < heads.size(); ++k) {
+      one.pieces.push_back({first * head, heads[k] * head});
+      first += heads[k], kept += heads[k];
+      if (rule.to.size() == 1 && k + 1 < heads.size()) continue;
+      one.tensor.name = with_texts(rule.to[rule.to.size() == 1 ? 0 : k], *texts) + last;
+      one.tensor.shape[0] = static_cast<int64_t>(groups * kept * head);
+      out.push_back(one);
+      one.pieces.clear(), kept = 0;
+    }
+  }
+  return out;
 }
 
 std::vector<Placed> place_tensors(const std::vector<TensorShape>& shapes, const GgufModel& gguf, const Section& model,
@@ -43,44 +125,51 @@ std::vector<Placed> place_tensors(const std::vector<TensorShape>& shapes, const 
   const Arrangement arranged = arrange(shapes, gguf.arrangement, where, "provides.gguf");
   std::vector<Placed> out;
   for (size_t k = 0; k < arranged.files.size(); ++k) {
-    Placed one{{"", arranged.files[k].shape}, arranged.from_model[k]};
+    Placed whole;
+    whole.tensor.shape = arranged.files[k].shape, whole.made = arranged.from_model[k];
     // Here a tensor that is not joined with others still has the model's name.
-    const std::string own = shapes[one.made.parts[0].source].name;
-    one.tensor.name = arranged.files[k].name == own ? gguf_name(gguf, own) : arranged.files[k].name;
-    if (one.tensor.name.empty())
-      throw Error(Exit::usage, fmt::format("{}: llama.cpp has no name for the tensor `{}`", where, own),
-                  own.find(".lora_") != own.npos ? "give --merge to add the adapter to the weights of its maps"
-                                                 : "a transform added it, or [provides.gguf] of the plugin lacks it");
-    if (std::vector<int64_t>& shape = one.tensor.shape; any_names(gguf.squeeze, one.tensor.name)) {
-      if (shape.size() != 3 || shape[1] != 1)
-        refuse(where, fmt::format("`{}` is {}, and not [rows, 1, columns]", own, shape_text(shape)));
-      shape.erase(shape.begin() + 1);
+    const std::string own = shapes[whole.made.parts[0].source].name;
+    std::vector<Placed> placed = place_groups(whole, own, gguf, model, where);
+    if (placed.empty()) {
+      whole.tensor.name = arranged.files[k].name == own ? gguf_name(gguf, own) : arranged.files[k].name;
+      if (whole.tensor.name.empty())
+        throw Error(Exit::usage, fmt::format("{}: llama.cpp has no name for the tensor `{}`", where, own),
+                    own.find(".lora_") != own.npos ? "give --merge to add the adapter to the weights of its maps"
+                                                   : "a transform added it, or [provides.gguf] of the plugin lacks it");
+      placed.push_back(std::move(whole));
     }
-    for (const auto& [pattern, heads] : gguf.interleave)
-      if (names_tensor(pattern, one.tensor.name))
-        one.heads = static_cast<uint64_t>(std::get<int64_t>(gguf_value(heads, model, pattern)));
-    if (one.heads && static_cast<uint64_t>(one.made.shape[0]) % (2 * one.heads) != 0)
-      refuse(where, fmt::format("`{}` is {}: its rows do not make {} heads of two halves", own,
-                                shape_text(one.made.shape), one.heads));
-    one.negative_exp = any_names(gguf.negative_exp, one.tensor.name);
-    one.tensor.type = type_of(gguf, one.tensor, type);
-    one.tensor.bytes = gguf_bytes(one.tensor.type, element_count(one.tensor.shape, own));
-    out.push_back(std::move(one));
+    for (Placed& one : placed) {
+      finish_place(one, own, gguf, model, type, where);
+      out.push_back(std::move(one));
+    }
   }
   return out;
 }
 
+// The row of the model's tensor that becomes this row of the file's.
+uint64_t source_row(const Placed& t, uint64_t row) {
+  if (t.head) {
+    const uint64_t inside = row % t.head;
+    row += inside / 2 + inside % 2 * (t.head / 2) - inside;
+  }
+  if (!t.groups) return row;
+  const uint64_t size = static_cast<uint64_t>(t.made.shape[0]) / t.groups;
+  for (const Piece& piece : t.pieces) {
+    if (row < t.groups * piece.count) return row / piece.count * size + piece.first + row % piece.count;
+    row -= t.groups * piece.count;
+  }
+  return row;
+}
+
 // Elements of the file's tensor as f32. `read` gives those of the model's tensors.
 void read_placed(const Placed& t, uint64_t first, uint64_t count, const ReadSource& read, float* out) {
-  if (!t.heads) return gather(t.made, first, count, sizeof(float), read, out);
+  if (!t.head && !t.groups) return gather(t.made, first, count, sizeof(float), read, out);
   uint64_t columns = 1;
   for (size_t d = 1; d < t.made.shape.size(); ++d) columns *= static_cast<uint64_t>(t.made.shape[d]);
-  const uint64_t size = static_cast<uint64_t>(t.made.shape[0]) / t.heads;  // rows of a head
   for (uint64_t done = 0, n = 0; done < count; done += n) {
-    const uint64_t row = (first + done) / columns, column = (first + done) % columns, inside = row % size;
-    const uint64_t source = row - inside + inside / 2 + inside % 2 * (size / 2);
+    const uint64_t row = (first + done) / columns, column = (first + done) % columns;
     n = std::min(columns - column, count - done);
-    gather(t.made, source * columns + column, n, sizeof(float), read, out + done);
+    gather(t.made, source_row(t, row) * columns + column, n, sizeof(float), read, out + done);
   }
 }
 
@@ -137,6 +226,8 @@ void write_tensor(const Placed& t, const ReadSource& read, NewFile& file) {
     read_placed(t, first, n, read, values.data());
     if (t.negative_exp)
       for (uint64_t i = 0; i < n; ++i) values[i] = static_cast<float>(-std::exp(static_cast<double>(values[i])));
+    if (t.plus_one)
+      for (uint64_t i = 0; i < n; ++i) values[i] += 1.0f;
     if (t.tensor.type == GgufType::q8_0 && !std::all_of(values.begin(), values.begin() + static_cast<ptrdiff_t>(n),
                                                         [](float x) { return std::fabs(x) < 8e6f; }))
       refuse(t.tensor.name, "has a value that is not finite, or too large for q8_0", "take another --type");
@@ -160,10 +251,10 @@ uint32_t file_type(GgufType type) {
   return 0;
 }
 
-// All keys of a file, and the divisors of the frequencies that write_keys returns.
+// All keys of a file, and the tensors that write_keys returns.
 struct Keys {
   GgufHeader header;
-  std::vector<float> divisors;
+  std::vector<RopeFactors> rope;
   std::vector<std::string> notes;
 };
 
@@ -177,9 +268,10 @@ Keys write_all_keys(const GgufModel& gguf, const Section& model, const GgufToken
   out.header.number("general.file_type", file_type(type));
   out.header.number("general.quantization_version", 2);
   out.header.number("general.alignment", gguf_alignment);
-  out.divisors = write_keys(gguf, model, out.header);
+  out.rope = write_keys(gguf, model, out.header);
   out.header.number(gguf.architecture + ".vocab_size", static_cast<uint32_t>(model.integer("vocab_size")));
   out.notes = write_vocabulary(tokenizer, ids, out.header);
+  for (std::string& note : gguf_notes(gguf, model)) out.notes.push_back(std::move(note));
   return out;
 }
 
@@ -206,17 +298,14 @@ ExportedGguf export_gguf(const fs::path& checkpoint, const Config& config, const
   ExportedGguf out{0, placed.size(), stored.size() - exported.size() - 2 * merged.size(), 0, {}};
 
   const Keys keys = write_all_keys(gguf, model, tokenizer, model.integer("vocab_size"), to.stem().string(), type);
-  const std::vector<float>& divisors = keys.divisors;
   out.notes = keys.notes;
   std::vector<GgufTensor> tensors;
   for (const Placed& t : placed) {
     tensors.push_back(t.tensor);
     out.wider += type == GgufType::q8_0 && t.tensor.type == GgufType::f16;
   }
-  if (!divisors.empty()) {
-    const auto count = static_cast<int64_t>(divisors.size());
-    tensors.push_back({divisors_name, {count}, GgufType::f32, divisors.size() * sizeof(float)});
-  }
+  for (const RopeFactors& one : keys.rope)
+    tensors.push_back({one.name, {static_cast<int64_t>(one.divisors.size())}, GgufType::f32, one.divisors.size() * 4});
   const std::string before = keys.header.finish(tensors);
   out.bytes = before.size();
   for (const GgufTensor& t : tensors) out.bytes += (t.bytes + gguf_alignment - 1) / gguf_alignment * gguf_alignment;
@@ -238,8 +327,8 @@ ExportedGguf export_gguf(const fs::path& checkpoint, const Config& config, const
   NewFile file(to, out.bytes);
   file.write(before.data(), before.size());
   for (const Placed& t : placed) write_tensor(t, read, file);
-  if (!divisors.empty()) {
-    file.write(divisors.data(), divisors.size() * sizeof(float));
+  for (const RopeFactors& one : keys.rope) {
+    file.write(one.divisors.data(), one.divisors.size() * sizeof(float));
     file.align();
   }
   file.finish();

@@ -20,29 +20,64 @@ std::optional<double> value_as_number(const Value& value) {
   return std::nullopt;
 }
 
-// None if an option has no value.
-std::optional<Value> value_of_term(const GgufTerm& term, const Section& model) {
-  std::vector<Value> factors;
-  for (const auto& factor : term.factors)
-    if (const auto* option = std::get_if<std::string>(&factor)) {
-      if (!model.has(*option)) return std::nullopt;
-      factors.push_back(model.settings().at(*option).value);
-    } else {
-      factors.push_back(std::get<Value>(factor));
-    }
-  if (term.kind == GgufTerm::Kind::value) return factors[0];
-  double result = 1;
-  for (size_t k = 0; k < factors.size(); ++k) {
-    const std::optional<double> factor = value_as_number(factors[k]);
-    if (!factor) return std::nullopt;
-    result = k == 1 && term.kind == GgufTerm::Kind::quotient ? std::ceil(result / *factor) : result * *factor;
-  }
-  return Value(static_cast<int64_t>(result));
-}
-
 bool equal(const Value& a, const Value& b) {
   const auto x = value_as_number(a), y = value_as_number(b);
   return x && y ? *x == *y : a == b;
+}
+
+// The value of an option, none if it has none.
+Value option_value(const std::string& option, const Section& model) {
+  return model.has(option) ? model.settings().at(option).value : Value();
+}
+
+bool holds(const std::map<std::string, Value>& where, const Section& model) {
+  return std::all_of(where.begin(), where.end(),
+                     [&](const auto& one) { return equal(option_value(one.first, model), one.second); });
+}
+
+std::optional<double> number_of_term(const GgufTerm& term, const Section& model);
+
+// The value of a term that is computed. None if one of its factors has no value.
+std::optional<double> computed(const GgufTerm& term, const Section& model) {
+  std::vector<double> factors;
+  for (const GgufTerm& factor : term.factors) {
+    const std::optional<double> number = number_of_term(factor, model);
+    if (!number) return std::nullopt;
+    factors.push_back(*number);
+  }
+  double product = 1;
+  for (const double factor : factors) product *= factor;
+  switch (term.kind) {
+    case GgufTerm::Kind::product:
+      return std::trunc(product);
+    case GgufTerm::Kind::quotient:
+      return std::ceil(factors[0] / factors[1]);
+    case GgufTerm::Kind::ratio:
+      return factors[0] / factors[1];
+    case GgufTerm::Kind::root:
+      return std::sqrt(factors[0]);
+    case GgufTerm::Kind::least:
+      return *std::min_element(factors.begin(), factors.end());
+    case GgufTerm::Kind::constant:
+    case GgufTerm::Kind::option:
+      break;
+  }
+  return std::nullopt;
+}
+
+// None if an option has no value.
+Value value_of_term(const GgufTerm& term, const Section& model) {
+  if (!holds(term.where, model)) return {};
+  if (term.kind == GgufTerm::Kind::constant) return term.constant;
+  if (term.kind == GgufTerm::Kind::option) return option_value(term.option, model);
+  const std::optional<double> result = computed(term, model);
+  if (!result) return {};
+  if (term.kind == GgufTerm::Kind::ratio || term.kind == GgufTerm::Kind::root) return *result;
+  return static_cast<int64_t>(*result);
+}
+
+std::optional<double> number_of_term(const GgufTerm& term, const Section& model) {
+  return value_as_number(value_of_term(term, model));
 }
 
 const GgufValue* value_of_key(const GgufModel& gguf, const std::string& key) {
@@ -54,10 +89,50 @@ const GgufValue* value_of_key(const GgufModel& gguf, const std::string& key) {
 
 Value gguf_value(const GgufValue& value, const Section& model, const std::string& key) {
   for (const GgufTerm& term : value)
-    if (const auto found = value_of_term(term, model)) return *found;
+    if (Value found = value_of_term(term, model); found.index() != 0) return found;
   throw Error(Exit::usage, fmt::format("[model] has no value for `{}` of a GGUF file", key),
               "correct [provides.gguf] in the plugin's description");
 }
+
+namespace {
+
+[[noreturn]] void refuse_value(const std::string& problem) {
+  throw Error(Exit::usage, problem, "without a GGUF file, transformers loads the directory that the export writes");
+}
+
+void require_fixed(const GgufModel& gguf, const Section& model) {
+  for (const auto& [option, supported] : gguf.fixed) {
+    const bool has = model.has(option);
+    const Json given = has ? Json::parse(toml_text(option_value(option, model))) : Json::object();
+    if (std::any_of(supported.begin(), supported.end(),
+                    [&](const std::string& text) { return Json::parse(text) == given; }))
+      continue;
+    std::vector<std::string> told;
+    for (const std::string& text : supported) told.push_back(text == Json::object().dump() ? "no value" : text);
+    refuse_value(fmt::format("model.{} = {}: llama.cpp computes `{}` only with {}", option,
+                             has ? given.dump() : "(no value)", gguf.architecture, fmt::join(told, " or ")));
+  }
+}
+
+void require_layers(const GgufModel& gguf, const Section& model) {
+  for (const auto& [option, layers] : gguf.layers) {
+    if (!model.has(option)) continue;
+    const Json given = Json::parse(toml_text(option_value(option, model)));
+    const int64_t every = static_cast<int64_t>(value_as_number(gguf_value(layers.every, model, option)).value_or(1));
+    for (size_t k = 0; k < given.size(); ++k) {
+      const bool there = (static_cast<int64_t>(k) + 1) % every == 0;
+      const Json wanted = Json::parse(toml_text(there ? layers.there : layers.others));
+      if (!(given[k] == wanted))
+        refuse_value(
+            fmt::format("model.{} has {} for layer {}: llama.cpp computes `{}` only with {} there. Every layer "
+                        "with a number that {} divides, counted from 1, must have {}",
+                        option, given[k].dump(), k + 1, gguf.architecture, wanted.dump(), every,
+                        Json::parse(toml_text(layers.there)).dump()));
+    }
+  }
+}
+
+}  // namespace
 
 void require_gguf(const GgufModel* gguf, const Section& model) {
   const std::string& plugin = model.string("plugin");
@@ -67,30 +142,27 @@ void require_gguf(const GgufModel* gguf, const Section& model) {
   if (!gguf->none.empty())
     throw Error(Exit::usage, fmt::format("a model of `{}` cannot be a GGUF file: {}", plugin, gguf->none),
                 "leave out --format gguf, and give --to a directory: transformers loads it");
-  for (const auto& [option, supported] : gguf->fixed) {
-    const Value& value = model.settings().at(option).value;
-    const Json given = model.has(option) ? Json::parse(toml_text(value)) : Json();
-    if (std::none_of(supported.begin(), supported.end(),
-                     [&](const std::string& text) { return Json::parse(text) == given; }))
-      throw Error(Exit::usage,
-                  fmt::format("model.{} = {}: llama.cpp computes `{}` only with {}", option, given.dump(),
-                              gguf->architecture, fmt::join(supported, " or ")),
-                  "without a GGUF file, transformers loads the directory that the export writes");
-  }
+  require_fixed(*gguf, model);
+  require_layers(*gguf, model);
   for (const auto& [key, value] : gguf->require) {
     const GgufValue* own = value_of_key(*gguf, key);
-    const Value given = own ? gguf_value(*own, model, key) : Value();
+    const Value given = own ? gguf_value(*own, model, key) : option_value(key, model);
     const Value wanted = gguf_value(value, model, key);
     if (!equal(given, wanted))
-      throw Error(Exit::usage,
-                  fmt::format("llama.cpp computes `{}` only with {} = {}, and this model has {}", gguf->architecture,
-                              key, toml_text(wanted), toml_text(given)),
-                  "without a GGUF file, transformers loads the directory that the export writes");
+      refuse_value(fmt::format("llama.cpp computes `{}` only with {} = {}, and this model has {}", gguf->architecture,
+                               key, toml_text(wanted), toml_text(given)));
   }
   if (!gguf->rope.empty()) require_rope(gguf->rope, gguf->architecture, model);
 }
 
-std::vector<float> write_keys(const GgufModel& gguf, const Section& model, GgufHeader& out) {
+std::vector<std::string> gguf_notes(const GgufModel& gguf, const Section& model) {
+  std::vector<std::string> out;
+  for (const GgufNote& note : gguf.notes)
+    if ((note.given.empty() || model.has(note.given)) && holds(note.where, model)) out.push_back(note.text);
+  return out;
+}
+
+std::vector<RopeFactors> write_keys(const GgufModel& gguf, const Section& model, GgufHeader& out) {
   for (const auto& [key, value] : gguf.keys) out.value(gguf.architecture + "." + key, gguf_value(value, model, key));
   if (gguf.rope.empty()) return {};
   const GgufValue* size = value_of_key(gguf, "rope.dimension_count");

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/config/section.hpp"
-#include "session/gguf/layout.hpp"
+#include "session/gguf/rope.hpp"
 #include "session/plugins/gguf.hpp"
 
 namespace eng {
@@ -12,9 +12,10 @@ namespace eng {
 Value gguf_value(const GgufValue& value, const Section& model, const std::string& key);
 // Refuses, with Error(Exit::usage), a model that llama.cpp does not know, or computes in another way.
 void require_gguf(const GgufModel* gguf, const Section& model);
-// The keys of the architecture, rotary embedding included. Returns the tensor of divisors of its frequencies, which
-// scaling of kind llama3 needs: rope_freqs.weight, (head size / 2); empty without.
-std::vector<float> write_keys(const GgufModel& gguf, const Section& model, GgufHeader& out);
+// Differences of llama.cpp that the user is told, for this configuration.
+std::vector<std::string> gguf_notes(const GgufModel& gguf, const Section& model);
+// The keys of the architecture, rotary embedding included. Returns the tensors that its scaling needs.
+std::vector<RopeFactors> write_keys(const GgufModel& gguf, const Section& model, GgufHeader& out);
 // The name in the file of a tensor of the model; "" if it has none.
 std::string gguf_name(const GgufModel& gguf, const std::string& name);
 // True if `pattern` is of the tensor `name` of the file.

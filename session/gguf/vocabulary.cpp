@@ -20,6 +20,12 @@ constexpr uint64_t most_model_bytes = uint64_t{256} << 20;
 GgufVocabulary read_vocabulary(const std::string& name) {
   if (name == "bytes") return bytes_vocabulary();
   fs::path file = name;
+  if (const fs::path ranks = fs::is_directory(file) ? ranks_of(file) : file; is_ranks(ranks))
+    throw Error(Exit::usage,
+                fmt::format("{}: a GGUF file is made of a tokenizer.json or a tokenizer.model of sentencepiece, not of "
+                            "ranks",
+                            ranks.string()),
+                "give data.tokenizer the tokenizer.json of the same model");
   const auto sentencepiece = [](const fs::path& path) {
     return fs::is_regular_file(path) && read_text(path, most_model_bytes, Exit::data).starts_with('\n');
   };

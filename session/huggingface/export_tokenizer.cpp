@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 constexpr const char* tokenizer_parts[] = {"tokenizer.json",    "tokenizer_config.json",
                                            "tokenizer.model",   "special_tokens_map.json",
                                            "added_tokens.json", "vocab.json",
-                                           "merges.txt",        "chat_template.jinja"};
+                                           "merges.txt",        "chat_template.jinja",
+                                           "tekken.json"};
 
 // Byte-level BPE without merges: ids 0 to 255 are the bytes.
 Json bytes_as_bpe() {
@@ -45,7 +46,7 @@ Json bytes_as_bpe() {
 }
 
 // The files of which one is the tokenizer, with its usual name; the others of tokenizer_parts go with any of them.
-constexpr const char* main_parts[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"};
+constexpr const char* main_parts[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "tekken.json"};
 
 // Classes that take a tokenizer.json as it is. Others build its steps themselves and take only its vocabulary and
 // merges, so that a file with other steps, such as Digits before ByteLevel, would give other ids.
@@ -95,6 +96,24 @@ std::string needed_class(const fs::path& to, const fs::path& from, const std::st
 
 }  // namespace
 
+bool is_ranks(const fs::path& file) {
+  if (file.extension() == ".tiktoken") return true;
+  if (file.filename() != "tokenizer.model" && file.filename() != "tekken.json") return false;
+  std::ifstream in(file, std::ios::binary);
+  return in.good() && in.peek() != '\n';
+}
+
+fs::path ranks_of(const fs::path& folder) {
+  for (const char* better : {"tokenizer.json", "vocab.json"})
+    if (fs::is_regular_file(folder / better)) return {};
+  for (const char* file : {"tokenizer.model", "tekken.json"})
+    if (fs::is_regular_file(folder / file)) return is_ranks(folder / file) ? folder / file : fs::path();
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().extension() == ".tiktoken") return entry.path();
+  return {};
+}
+
 std::string byte_character(unsigned byte) {
   unsigned other = 0x100, c = 0;
   for (unsigned b = 0; b <= byte; ++b) {
@@ -107,7 +126,8 @@ std::string byte_character(unsigned byte) {
 
 bool has_tokenizer(const fs::path& directory) {
   const auto there = [&](const char* file) { return fs::is_regular_file(directory / file); };
-  return there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"));
+  return there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt")) ||
+         !ranks_of(directory).empty();
 }
 
 void complete_tokenizer_config(const TokenizerSource& tokenizer, const fs::path& from, const fs::path& to,
@@ -157,6 +177,14 @@ std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, cons
       if (!fs::is_regular_file(folder / file) || fs::exists(to / file) || other(file)) continue;
       fs::copy_file(folder / file, to / file);
       out.emplace_back(file);
+    }
+    // A file of ranks keeps its name. No class of transformers is known to give its ids.
+    if (const fs::path ranks = folder == path ? ranks_of(folder) : path; is_ranks(ranks)) {
+      if (!fs::exists(to / ranks.filename())) {
+        fs::copy_file(ranks, to / ranks.filename());
+        out.push_back(ranks.filename().string());
+      }
+      return out;
     }
     // A file with another name is exported under the usual name.
     const std::string usual = path.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";

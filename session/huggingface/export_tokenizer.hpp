@@ -19,6 +19,10 @@ struct TokenizerSource {
 // GPT-2's printable character for a byte, as UTF-8: the character itself if it is printable in Latin-1, otherwise
 // U+0100 and following.
 std::string byte_character(unsigned byte);
+// True for a file of ranks: *.tiktoken, tekken.json, or tiktoken's file with the name tokenizer.model.
+bool is_ranks(const std::filesystem::path& file);
+// That of a directory, if nothing else there is its tokenizer; otherwise an empty path.
+std::filesystem::path ranks_of(const std::filesystem::path& folder);
 // True if the directory has all files of a tokenizer.
 bool has_tokenizer(const std::filesystem::path& directory);
 // Copies its files into `to`, or writes files that mean "bytes", and returns their names. tokenizer_config.json is

@@ -3,19 +3,42 @@
 // (engine/plugin.h).
 #pragma once
 
-#include <variant>
-
 #include "core/config/value.hpp"
 #include "session/plugins/pretrained.hpp"
 
 namespace eng {
 
-// A number or boolean: a constant, an option, or computed of options and numbers.
+// A number or boolean: a constant, an option, or computed of others.
 struct GgufTerm {
-  enum class Kind { value, product, quotient } kind = Kind::value;
-  std::vector<std::variant<std::string, Value>> factors;  // options by their names; one, or of a quotient two
+  // product and quotient are whole numbers: a product is cut off, a quotient rounded up; ratio and root are real.
+  enum class Kind { constant, option, product, quotient, ratio, root, least } kind = Kind::constant;
+  Value constant;                      // of a constant
+  std::string option;                  // of an option: its name
+  std::vector<GgufTerm> factors;       // of the others: two of a quotient or ratio, one of a root
+  std::map<std::string, Value> where;  // options that must have these values; otherwise the term has none
 };
-using GgufValue = std::vector<GgufTerm>;  // the first of which all options have a value
+using GgufValue = std::vector<GgufTerm>;  // the first one that has a value: all of its options have one
+
+// A list with an entry for each layer that llama.cpp knows only in one form: each layer with a number that `every`
+// divides, counted from 1, has the entry `there`, the others have `others`.
+struct GgufLayers {
+  GgufValue every;
+  Value there, others;
+};
+
+// The rows of one tensor of the model are groups, each of the same heads, as many as `parts` says. The tensors `to`
+// have one of the parts each, of all groups; a single one has them one after the other.
+struct GgufGrouped {
+  std::string from;
+  GgufValue groups;
+  std::vector<GgufValue> parts;
+  std::vector<std::string> to;
+};
+
+struct GgufNote {
+  std::string text, given;             // `given`: an option that must have a value; "": none must
+  std::map<std::string, Value> where;  // for models with these values alone
+};
 
 // Patterns of names are of tensors in the file, or of these without their last part, such as `.weight`.
 struct GgufModel {
@@ -24,10 +47,14 @@ struct GgufModel {
   std::vector<std::string> rope;  // values of the option rope_type that llama.cpp knows, if any
   std::vector<std::pair<std::string, std::string>> tensors;  // pattern of the model's names -> the file's
   std::vector<std::pair<std::string, GgufValue>> keys;       // key without the architecture -> its value
-  std::map<std::string, GgufValue> require;                  // such a key -> the only value that llama.cpp supports
-  std::map<std::string, std::vector<std::string>> fixed;     // option -> the supported values, as JSON
+  std::map<std::string, GgufValue> require;                  // such a key, or an option -> the only supported value
+  std::map<std::string, std::vector<std::string>> fixed;     // option -> the supported values, as JSON; {}: no value
+  std::map<std::string, GgufLayers> layers;                  // option that is a list
   std::map<std::string, GgufValue> interleave;               // pattern -> heads: a head's halves of rows alternate
-  std::vector<std::string> squeeze, negative_exp, f32;       // patterns
+  std::map<std::string, GgufValue> rows;                     // pattern -> rows of the matrix that a vector becomes
+  std::vector<std::string> squeeze, negative_exp, plus_one, f32;  // patterns
+  std::vector<GgufGrouped> grouped;
+  std::vector<GgufNote> notes;
   Pretrained arrangement;  // its `transpose` and `regroup` alone; names as in the file
 };
 

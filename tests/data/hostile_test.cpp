@@ -253,8 +253,8 @@ TEST_CASE_METHOD(Hostile, "paths that lead to no tokenizer") {
   }
   folder.write("mistral/tekken.json", "{}");
   TokenizerUse tekken("auto", (folder.path() / "mistral").string());
-  CHECK(tekken.status() == ENG_UNSUPPORTED);
-  CHECK_THAT(tekken.error(), Contains("tekken.json"));
+  CHECK(tekken.status() == ENG_INVALID);
+  CHECK_THAT(tekken.error(), Contains("tekken.json: config is missing"));
   // tiktoken's file of the same name is none of sentencepiece's.
   folder.write("both/tokenizer.model", "IQ== 0\n");
   folder.write("both/tokenizer.json", good.dump());

@@ -25,7 +25,7 @@ std::shared_ptr<const GgufModel> described(const std::string& gguf, std::string&
       "'" ENG_MODEL_DRAFT
       "'\nname = 'snake'\n[provides.options]\nwidth = { type = 'int', default = 48 }\nheads = { type = "
       "'int' }\nact = { type = 'string', default = 'silu' }\nshare = { type = 'float', default = 2.5 }\n"
-      "[provides.gguf]\n" +
+      "kinds = { type = 'strings' }\n[provides.gguf]\n" +
           gguf,
       out);
   return why.empty() ? out.provides.at(0).schema.pretrained->gguf : nullptr;
@@ -86,6 +86,45 @@ TEST_CASE("keys of GGUF files get the values that a description says", "[gguf]")
   CHECK_FALSE(names_tensor("blk.*.map", "blk.3.map2.weight"));
 }
 
+TEST_CASE("values of GGUF files that are computed", "[gguf]") {
+  std::string why;
+  const auto gguf = described(
+      "architecture = 'snake'\nnotes = [{ text = 'always' }, { text = 'with heads', given = 'heads' },\n"
+      "{ text = 'wide', where = { width = 64 } }]\n" +
+          tensors +
+          "[provides.gguf.keys]\na = { product = [{ quotient = ['width', 5] }, 0.5] }\nb = { ratio = ['width', { root "
+          "= 9 }] }\n"
+          "c = [{ least = ['heads', 5] }, 6]\nd = [{ value = 'width', where = { act = 'gelu' } }, 1]\n"
+          "e = { quotient = ['width', 5], where = { heads = 2, act = 'silu' } }\n"
+          "[provides.gguf.fixed]\nheads = [{}, 2]\n[provides.gguf.require]\nshare = { ratio = ['width', 16] }\n"
+          "[provides.gguf.layers]\nkinds = { every = 2, is = 'full', others = 'part' }\n",
+      why);
+  INFO(why);
+  REQUIRE(gguf);
+  const Section model = section({{"width", int64_t{48}}, {"share", 3.0}, {"act", std::string("silu")}, {"kinds", {}}});
+  const auto value = [&](size_t k, const Section& of) { return gguf_value(gguf->keys[k].second, of, "key"); };
+  CHECK(value(0, model) == Value(int64_t{5}));  // 10 / 2
+  CHECK(value(1, model) == Value(16.0));
+  CHECK(value(2, model) == Value(int64_t{6}));
+  const Section two = model.with("heads", int64_t{2});
+  CHECK(value(2, two) == Value(int64_t{2}));
+  CHECK(value(3, model) == Value(int64_t{1}));
+  CHECK(value(3, model.with("act", std::string("gelu"))) == Value(int64_t{48}));
+  CHECK(value(4, two) == Value(int64_t{10}));
+  CHECK_THROWS_AS(value(4, model), Error);
+  CHECK(told(gguf.get(), model).empty());
+  CHECK(told(gguf.get(), two).empty());
+  CHECK_THAT(told(gguf.get(), model.with("heads", int64_t{3})),
+             Contains("model.heads = 3") && Contains("no value or 2"));
+  CHECK_THAT(told(gguf.get(), model.with("share", 2.0)), Contains("only with share = 3.0, and this model has 2.0"));
+  using Texts = std::vector<std::string>;
+  CHECK(told(gguf.get(), model.with("kinds", Texts{"part", "full", "part"})).empty());
+  CHECK_THAT(told(gguf.get(), model.with("kinds", Texts{"part", "full", "full"})),
+             Contains("\"full\" for layer 3") && Contains("\"part\" there"));
+  CHECK(gguf_notes(*gguf, model) == Texts{"always"});
+  CHECK(gguf_notes(*gguf, two.with("width", int64_t{64})) == Texts{"always", "with heads", "wide"});
+}
+
 TEST_CASE("mistakes in [provides.gguf] are told", "[gguf]") {
   CHECK(refused("none = 'nobody knows it'\n").empty());
   CHECK_THAT(refused("none = 'x'\narchitecture = 'snake'\n"), Contains("nothing else"));
@@ -97,9 +136,21 @@ TEST_CASE("mistakes in [provides.gguf] are told", "[gguf]") {
   };
   CHECK_THAT(keys("a = 'length'"), Contains("there is no option 'length'"));
   CHECK_THAT(keys("a = []"), Contains("the list is empty"));
-  CHECK_THAT(keys("a = { product = ['width'] }"), Contains("at least two factors"));
-  CHECK_THAT(keys("a = { quotient = ['width', 2, 3] }"), Contains("a dividend and a divisor"));
+  CHECK_THAT(keys("a = { product = ['width'] }"), Contains("'product' has 2 to 16 factors"));
+  CHECK_THAT(keys("a = { quotient = ['width', 2, 3] }"), Contains("'quotient' has 2 to 2 factors"));
   CHECK_THAT(keys("a = { sum = ['width', 2] }"), Contains("must be"));
+  CHECK_THAT(keys("a = { ratio = ['width', 2], when = { act = 'silu' } }"), Contains("must be"));
+  CHECK_THAT(keys("a = { value = 3, where = { length = 2 } }"), Contains("there is no option 'length'"));
+  CHECK_THAT(keys("a = { root = { sum = 3 } }"), Contains("must be"));
+  CHECK_THAT(refused("architecture = 'snake'\nnotes = ['a']\n" + tensors), Contains("'text'"));
+  CHECK_THAT(refused("architecture = 'snake'\ngrouped = [{ from = 'h.*.a', groups = 2, parts = [1, 1] }]\n" + tensors),
+             Contains("'grouped'"));
+  CHECK_THAT(refused("architecture = 'snake'\ngrouped = [{ from = 'h.*.a', groups = 2, parts = [1, 1, 1], to = "
+                     "['b.*.q', 'b.*.k'] }]\n" +
+                     tensors),
+             Contains("one for each part"));
+  CHECK_THAT(refused("architecture = 'snake'\n" + tensors + "[provides.gguf.layers]\nkinds = { every = 2 }\n"),
+             Contains("{ every, is, others }"));
   CHECK_THAT(refused("architecture = 'snake'\n[provides.gguf.tensors]\n'h.*.a' = 'blk.a'\n"), Contains("`*`"));
   CHECK_THAT(refused("architecture = 'snake'\n" + tensors + "[provides.gguf.fixed]\nlength = 1\n"),
              Contains("there is no option 'length'"));
