@@ -55,7 +55,7 @@ extern "C" {
 #endif
 
 #define ENG_EMBED_KIND "eng.embed/1"
-#define ENG_EMBED_DRAFT "embed-4" /* of this header; eng_session_draft tells that of the library */
+#define ENG_EMBED_DRAFT "embed-5" /* of this header; eng_session_draft tells that of the library */
 
 #if defined(__GNUC__)
 #define ENG_EMBED_API_ __attribute__((visibility("default")))
@@ -260,6 +260,17 @@ typedef struct eng_score_request {
   uint8_t *greedy;
 } eng_score_request;
 
+/* A loss that the caller computed from the logits of a step's micro-batches. The gradients of all micro-batches and ranks
+ * are added, so that a loss that is a mean is divided by what is counted in all of them.  since 1.0 */
+typedef struct eng_own_loss {
+  uint32_t struct_size;
+  uint32_t n; /* gradients: rows / micro_rows of eng_session_info */
+  /* One for each micro-batch, float32 (micro_rows, length, vocabulary). Read in place where they are dense and in memory of
+   * the host. They are taken over as the fields are. */
+  const eng_tensor_in *gradients;
+  double loss; /* of all micro-batches of this rank: eng_step_result.loss is the sum over ranks */
+} eng_own_loss;
+
 #define ENG_TEXT_SPECIAL 1u /* also the ids that the tokenizer's file puts before and after a text */
 
 /* ENG_EMBED_DRAFT of the library; a program that was compiled with another one must not use it.
@@ -292,6 +303,14 @@ ENG_EMBED_API_ eng_status eng_session_describe(eng_session *self, eng_session_in
  *   Call: [opened & between], all ranks, each with its own rows  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_step(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                            eng_step_result *out, eng_error *error);
+/* Makes the next step with a loss that the caller computed; the configuration says loss.plugin = "caller". Each
+ * micro-batch is a group of micro_rows samples of the batch, in their order: the caller asks for the logits of each
+ * (eng_session_logits), and gives the gradient of its loss by them. Backward and update are then those of a step. The
+ * logits are computed once more for it, from the same weights. A model with dropout: ENG_INVALID, since those logits
+ * would be others.
+ *   Call: [opened & between], all ranks, each with its own rows  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_step_with_loss(eng_session *self, const eng_tensor_in *fields, uint32_t n,
+                                                     const eng_own_loss *loss, eng_step_result *out, eng_error *error);
 /* The loss of `batches` micro-batches of the held-out data (0: all of it), or, with fields, of that batch: any number of
  * samples, in groups of micro_rows, the same number on every rank. Updates nothing.
  *   Call: [opened & between], all ranks  since 1.0 */

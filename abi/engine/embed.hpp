@@ -156,6 +156,18 @@ class Session {
     with(fields, [&](const eng_tensor_in *all, uint32_t n) { call(eng_session_step, self_, all, n, &out); });
     return out.ended ? std::nullopt : std::optional(out);
   }
+  // With the caller's loss and its gradients by the logits, one for each micro-batch.
+  std::optional<eng_step_result> step(const std::vector<Array> &fields, const std::vector<Array> &gradients,
+                                      double loss) {
+    eng_step_result out{};
+    out.struct_size = sizeof(out);
+    with(gradients, [&](const eng_tensor_in *each, uint32_t count) {
+      const eng_own_loss own = {sizeof(own), count, each, loss};
+      with(fields,
+           [&](const eng_tensor_in *all, uint32_t n) { call(eng_session_step_with_loss, self_, all, n, &own, &out); });
+    });
+    return out.ended ? std::nullopt : std::optional(out);
+  }
   eng_eval_result evaluate(const std::vector<Array> &fields = {}, int64_t batches = 0) {
     eng_eval_result out{};
     out.struct_size = sizeof(out);

@@ -305,6 +305,11 @@ default = '.engine-cache'
 help = 'Folder for files of tokens, relative to the configuration file'
 
 [[provides]]
+kind = ')toml" ENG_CHAT_DRAFT R"toml('
+name = 'jinja'
+summary = 'Conversations as token ids, by the chat template of a model'
+
+[[provides]]
 kind = 'eng.tokenizer/1'
 name = 'auto'
 summary = 'The one of the others that fits the path'
@@ -364,6 +369,8 @@ void stop() {}
 const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(kind, ENG_TOKENIZER_KIND) == 0) return text_data::tokenizer_table(name);
   if (std::strcmp(kind, ENG_DOCUMENTS_KIND) == 0) return text_data::own_format(name);
+  if (std::strcmp(kind, ENG_CHAT_KIND) == 0)
+    return std::strcmp(name, "jinja") == 0 ? &text_data::chat_kind_table : nullptr;
   if (std::strcmp(kind, ENG_DATA_KIND) != 0) return nullptr;
   if (std::strcmp(name, "text") == 0) return &text_data::text_table;
   if (std::strcmp(name, "tokens") == 0) return &text_data::tokens_table;

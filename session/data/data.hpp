@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mutex>
+#include <span>
 
 #include "session/data/mixture.hpp"
 #include "session/data/source.hpp"
@@ -25,6 +26,10 @@ struct Batch {
     double divisor = 0;
   };
   std::vector<Part> parts;
+  // With the caller's loss: its value over all micro-batches of this rank, and its gradient by the logits of each,
+  // (rows, T, V) in memory of the caller.
+  double own_loss = 0;
+  std::vector<std::span<const float>> logit_gradients = {};
   void clear() {
     tokens.clear(), labels.clear(), valid = padding = 0, weight.reset();
     parts.clear();

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "session/config/config.hpp"
+#include "session/data/with_room.hpp"
 #include "session/huggingface/recognise.hpp"
 
 namespace eng {
@@ -27,23 +28,9 @@ Tokenizer::Tokenizer(Registry& registry, const std::string& what, const std::fil
     throw Error(Exit::data, who_ + ": its content_hash does not end in NUL");
 }
 
-// Calls `fill(data, capacity)`, and once more with more room if the first was too small.
-template <class Out, class Fill>
-static void with_room(const std::string& who, Out& out, Fill fill) {
-  uint64_t count = fill(out.data(), out.size());
-  if (count > out.size()) {
-    if (count > uint64_t{1} << 32) throw Error(Exit::data, fmt::format("{} asks for room for {}", who, count));
-    out.resize(count);
-    count = fill(out.data(), out.size());
-    if (count > out.size())
-      throw Error(Exit::data, fmt::format("{} asks for room for {}, and then for {}", who, out.size(), count));
-  }
-  out.resize(count);
-}
-
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) const {
   std::vector<int32_t> ids(text.size() + 8);  // usually enough: at most one token per byte
-  with_room(who_, ids, [&](int32_t* data, uint64_t capacity) {
+  with_room(who_, Exit::data, ids, [&](int32_t* data, uint64_t capacity) {
     Sink sink;
     uint64_t count = 0;
     sink.check(table_.encode(self_, text.data(), text.size(), special ? ENG_ENCODE_SPECIAL : 0, data, capacity, &count,
@@ -59,7 +46,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) cons
 
 std::string Tokenizer::decode(int32_t id) const {
   std::string text(64, '\0');
-  with_room(who_, text, [&](char* data, uint64_t capacity) {
+  with_room(who_, Exit::data, text, [&](char* data, uint64_t capacity) {
     Sink sink;
     uint64_t size = 0;
     sink.check(table_.decode(self_, &id, 1, data, capacity, &size, sink.get()), Exit::data, who_);

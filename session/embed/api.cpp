@@ -201,6 +201,26 @@ eng_status eng_session_step(eng_session* self, const eng_tensor_in* fields, uint
   });
 }
 
+eng_status eng_session_step_with_loss(eng_session* self, const eng_tensor_in* fields, uint32_t n,
+                                      const eng_own_loss* loss, eng_step_result* out, eng_error* error) {
+  return guarded(error, [&] {
+    const std::vector<eng_tensor_in> all = fields_of(fields, n);
+    std::optional<OwnLoss> own;
+    std::optional<Used> used;
+    try {
+      const eng_own_loss given = taken(loss, "loss");
+      own.emplace(fields_of(given.gradients, given.n), given.loss);
+      if (out) need_room(out, "out");
+      used.emplace(self, "step_with_loss");
+    } catch (...) {
+      refuse_all(all);
+      throw;
+    }
+    const eng_step_result result = (*used)->step(all, &*own);
+    if (out) put(result, out);
+  });
+}
+
 eng_status eng_session_evaluate(eng_session* self, const eng_tensor_in* fields, uint32_t n, int64_t batches,
                                 eng_eval_result* out, eng_error* error) {
   return guarded(error, [&] {

@@ -270,7 +270,7 @@ void Embedded::publish() {
   written_ = false;
 }
 
-eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
+eng_step_result Embedded::step(std::span<const eng_tensor_in> fields, OwnLoss* own) {
   std::optional<Batch> given;
   try {
     need_started();
@@ -282,6 +282,11 @@ eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
   }
   const Cut& cut = opening_->trainer->cut();
   if (!fields.empty()) given = batch(fields, {cut.rows * cut.accumulate, opening_->data->length()});
+  if (own && !given) throw Error(Exit::usage, "a loss is given without the batch that it is of");
+  if (own)
+    own->into(*given, {cut.rows, opening_->data->length(), opening_->setup.model.info.vocabulary},
+              static_cast<size_t>(cut.accumulate), device(), from_device());
+  if (given || !stop_) opening_->trainer->check_loss(given ? *given : Batch());
   eng_step_result out{};
   out.struct_size = sizeof(out);
   if (!run_->more()) {

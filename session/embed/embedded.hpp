@@ -7,6 +7,7 @@
 
 #include "engine/embed.h"
 #include "session/embed/incoming.hpp"
+#include "session/embed/own_loss.hpp"
 #include "session/embed/owner.hpp"
 #include "session/run/run.hpp"
 #include "session/text/decoder.hpp"
@@ -25,7 +26,8 @@ class Embedded {
   std::string plan(uint32_t ranks);
   std::string activations();
   eng_session_info describe() const;
-  eng_step_result step(std::span<const eng_tensor_in> fields);
+  // `own`: the caller's loss, if it computes it.
+  eng_step_result step(std::span<const eng_tensor_in> fields, OwnLoss* own = nullptr);
   eng_eval_result evaluate(std::span<const eng_tensor_in> fields, int64_t batches);
   void logits(std::span<const eng_tensor_in> fields);
   void score(const eng_score_request& request);

@@ -139,6 +139,12 @@ void Incoming::read(uint64_t first, uint64_t n, void* to, const DLDevice& device
   }
 }
 
+const void* Incoming::in_place() const {
+  const DLDeviceType kind = tensor_->device.device_type;
+  if (!dense_ || (kind != kDLCPU && kind != kDLCUDAHost)) return nullptr;
+  return static_cast<const char*>(tensor_->data) + tensor_->byte_offset;
+}
+
 std::vector<int32_t> Incoming::ids(const DLDevice& device, const FromDevice& from_device) const {
   const bool integer = type().code == kDLInt || type().code == kDLUInt;
   if (!integer)

@@ -33,6 +33,8 @@ class Incoming {
   // that is not the host's; `device` is that device.
   using FromDevice = std::function<void(void* to, const void* from, uint64_t bytes)>;
   void read(uint64_t first, uint64_t n, void* to, const DLDevice& device, const FromDevice& from_device) const;
+  // The elements, if they lie side by side in memory of the host; else nullptr.
+  const void* in_place() const;
   // All elements of an integer type. Throws Error(Exit::data) for a value that is no int32.
   std::vector<int32_t> ids(const DLDevice& device, const FromDevice& from_device) const;
 

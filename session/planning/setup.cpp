@@ -10,6 +10,7 @@
 #include "core/verify/verify.hpp"
 #include "session/data/fields.hpp"
 #include "session/model/activations.hpp"
+#include "session/model/caller_loss.hpp"
 #include "session/model/heads.hpp"
 #include "session/model/loss.hpp"
 #include "session/model/reference.hpp"
@@ -183,7 +184,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const bool scores = a.readable.reference, plain = a.generate || a.readable.forward;
   const std::vector<Transform> transforms =
       scores ? std::vector<Transform>() : make_transforms(a.config, a.registry, described);
-  Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, !plain);
+  Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, !plain && !other);
   loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.world.size;
   load_ops(a.registry);
   Offered offered = offered_fields(a.config, a.registry, plain);
@@ -197,12 +198,13 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
   Model out = trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, dtype,
                     a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss,
-                    reference, a.generate ? 1 : s.target.head_rows);
+                    reference, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows);
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
   if (!alone) need_stored(out, a.config);
   check_blocks(out, model);
+  if (caller_loss(a.config) && a.training) check_caller_loss(out);
   if (a.readable.job) need_labels(out, a.config, a.registry);
   if (a.readable.traced && !other) a.readable.traced(out);
   need_fields(a.readable.fields, out);
@@ -243,6 +245,9 @@ static void make_tiers(Setup& s, const Asked& a, PlanRequest& request) {
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory())
     s.host = host_kernels(a.registry, a.section("host"));
   if (a.readable.job) request.offload.update_late = s.offload.update_late = false;
+  if (s.offload.update_late && a.training && caller_loss(a.config))
+    throw Error(Exit::usage, "offload.update_late: a caller that computes the loss reads the weights between steps",
+                "remove it, or choose another loss than \"caller\"");
   check_late(s.offload, !s.observers.objects.empty(), a.section("zero").has("live_limit"));
 }
 
@@ -257,6 +262,13 @@ static std::function<uint64_t(const Call&)> workspace_of(const Setup& s, const C
       throw Error(e.exit(), e.what(), fmt::format("precision.plugin = \"{}\" chose these types", format));
     }
   };
+}
+
+// The lengths of further forwards to the logits. A caller that computes the loss reads the logits of each step.
+static std::set<int64_t> lengths_of(const Asked& a) {
+  std::set<int64_t> out(a.readable.lengths.begin(), a.readable.lengths.end());
+  if (a.training && caller_loss(a.config)) out.insert(a.section("train").integer("sequence_length"));
+  return out;
 }
 
 // The request refers to parts of `s`.
@@ -282,8 +294,12 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   request.generate = a.generate > 0;
   request.keep_gradients = a.readable.gradients || job;
   request.job = job;
-  request.logits = a.readable.logits || (job && job->info.flags & ENG_JOB_POSITIONS);
-  if ((request.logits || !a.readable.lengths.empty()) && s.model.reference_blocks)
+  if (job && caller_loss(a.config))
+    throw Error(Exit::usage, "loss.plugin = \"caller\": a job has no caller that computes the loss",
+                "choose another, for example loss.plugin=cross_entropy");
+  request.logits =
+      (a.readable.logits && !(a.training && caller_loss(a.config))) || (job && job->info.flags & ENG_JOB_POSITIONS);
+  if ((request.logits || !lengths_of(a).empty()) && s.model.reference_blocks)
     throw Error(Exit::usage, "logits cannot be read beside training with a reference",
                 "remove [reference] and its loss");
   request.activations = select_activations(
@@ -307,7 +323,7 @@ static void plan_shapes(Setup& s, const Asked& a, PlanRequest request) {
   request.accumulate = 1;
   request.evaluate = false, request.logits = true;
   request.activations.clear(), request.observers.clear();
-  for (const int64_t length : std::set<int64_t>(a.readable.lengths.begin(), a.readable.lengths.end())) try {
+  for (const int64_t length : lengths_of(a)) try {
       std::vector<std::string> told;
       Model model = model_of(s, a, told, length);
       std::swap(s.model, model);
@@ -324,7 +340,7 @@ static void plan_shapes(Setup& s, const Asked& a, PlanRequest request) {
 static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   const bool sketch = a.use == Use::sketch;
   share_update(s, a, request);
-  if (a.readable.lengths.empty())
+  if (lengths_of(a).empty())
     s.plan = sketch ? emit_plan(request) : make_plan(request);
   else
     plan_shapes(s, a, request);

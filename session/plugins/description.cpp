@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/chat.h"
 #include "engine/comm.h"
 #include "engine/data.h"
 #include "engine/documents.h"
@@ -164,6 +165,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_DATA_KIND, "eng.data/1-draft3", Accepts::frozen},
     {ENG_DOCUMENTS_KIND, ENG_DOCUMENTS_DRAFT},
     {ENG_TOKENIZER_KIND, "eng.tokenizer/1-draft1", Accepts::frozen},
+    {ENG_CHAT_KIND, ENG_CHAT_DRAFT},
     {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT, Accepts::previous},
     {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT, Accepts::previous},  // but see changed_ops
     {ENG_OPS_KIND, ENG_OPS_DRAFT},                             // an eng_op, which lies in a list, has grown

@@ -12,9 +12,10 @@ void continue_texts(Decoder& decoder, std::span<const std::vector<int32_t>> prom
   std::vector<int32_t> tokens;
   for (size_t row = 0; row < decoder.rows(); ++row) {
     const auto& prompt = prompts[std::min(row, prompts.size() - 1)];  // rows without a prompt repeat the last one
-    tokens.insert(tokens.end(), prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(shared));
+    tokens.insert(tokens.end(), prompt.begin() + static_cast<std::ptrdiff_t>(how.read),
+                  prompt.begin() + static_cast<std::ptrdiff_t>(shared));
   }
-  decoder.reset();
+  if (!how.read) decoder.reset();
   decoder.feed(tokens);
   if (read) read();
   Sampler sampler(how.sampling);

@@ -14,6 +14,7 @@ struct Continuation {
   int64_t vocabulary = 0;  // ids below this are sampled
   std::set<int32_t> ends;  // these end a text, and are not part of it
   Sampling sampling = {};
+  size_t read = 0;  // tokens of the prompts that the decoder has read already: it goes on from there
   // Called with each new token: the number of the prompt, and the id. False ends that text.
   std::function<bool(size_t, int32_t)> token = {};
 };

@@ -2,6 +2,7 @@
 // The trainer's evaluations: the loss of held-out samples, or of one batch.
 #include <cmath>
 
+#include "session/model/caller_loss.hpp"
 #include "session/ranks/exchange.hpp"
 #include "session/train/trainer.hpp"
 
@@ -16,7 +17,15 @@ struct Evaluated {
 
 }  // namespace
 
+// The term of the caller's loss is a sum with the gradient of some step, and no loss.
+void Trainer::need_own_loss() const {
+  if (caller_loss(config_))
+    throw Error(Exit::usage, "loss.plugin = \"caller\": the engine has no loss to evaluate",
+                "compute it from the logits, or evaluate with loss.plugin=cross_entropy");
+}
+
 Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen, const char* program) {
+  need_own_loss();
   Evaluation out;
   const auto start = SteadyClock::now();
   settle();
@@ -55,6 +64,7 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
 }
 
 Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
+  need_own_loss();
   Evaluation out;
   const auto start = SteadyClock::now();
   settle();

@@ -8,6 +8,7 @@
 #include "core/config/names.hpp"
 #include "engine/ops.h"
 #include "session/json.hpp"
+#include "session/model/caller_loss.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/peak.hpp"
@@ -66,6 +67,8 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   const Ranks& ranks = setup.plan.ranks;
   cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.data_rank(), ranks.data_size()};
   if (trains()) upload_table(train.integer("steps"));
+  if (trains() && caller_loss(config))
+    own_gradient_ = setup.plan.constants[caller_constant(setup.model, setup.plan.constant_data)];
   const std::vector<float> nothing(ENG_S_COUNT, 0);
   for (const View& scalars : setup.plan.left) executor_.upload(scalars, nothing.data());
 }
@@ -211,17 +214,19 @@ void Trainer::settle() {
 }
 
 Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
-  Agreed all{batch.divisor(), batch.padding, stop, batch.parts};
+  Agreed all{batch.divisor(), batch.own_loss, batch.padding, stop, batch.parts};
   if (single_rank()) return all;
-  std::vector<int64_t> mine = {std::bit_cast<int64_t>(batch.divisor()), batch.padding, stop};
+  std::vector<int64_t> mine = {std::bit_cast<int64_t>(batch.divisor()), std::bit_cast<int64_t>(batch.own_loss),
+                               batch.padding, stop};
   for (const Batch::Part& part : batch.parts)
     mine.insert(mine.end(), {part.samples, part.valid, std::bit_cast<int64_t>(part.divisor)});
-  all = {0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
+  all = {0, 0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
   for (const std::vector<int64_t>& one : exchange_numbers(exchange_, mine, "the agreement before a step")) {
-    all.divisor += std::bit_cast<double>(one[0]), all.padding += one[1], all.stop = all.stop || one[2] != 0;
+    all.divisor += std::bit_cast<double>(one[0]), all.own_loss += std::bit_cast<double>(one[1]);
+    all.padding += one[2], all.stop = all.stop || one[3] != 0;
     for (size_t k = 0; k < all.parts.size(); ++k)
-      all.parts[k].samples += one[3 + 3 * k], all.parts[k].valid += one[4 + 3 * k],
-          all.parts[k].divisor += std::bit_cast<double>(one[5 + 3 * k]);
+      all.parts[k].samples += one[4 + 3 * k], all.parts[k].valid += one[5 + 3 * k],
+          all.parts[k].divisor += std::bit_cast<double>(one[6 + 3 * k]);
   }
   return all;
 }
@@ -237,14 +242,18 @@ void Trainer::stage(const Batch& batch, const std::vector<Input>& fields) {
 
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = SteadyClock::now();
+  check_loss(batch);
+  const bool own = own_gradient_.buffer != 0;
   if (rate_) upload_rate();
   stage(batch);
   const bool counts_any = agreed.divisor > 0;
-  executor_.host<float>(setup_.plan.inputs)[0] = counts_any ? 1.0f / static_cast<float>(agreed.divisor) : 0.0f;
+  executor_.host<float>(setup_.plan.inputs)[0] = own          ? 1.0f
+                                                 : counts_any ? 1.0f / static_cast<float>(agreed.divisor)
+                                                              : 0.0f;
   // Several ranks stop together, between steps.
   settled_ = true;  // by the first micro-batch
   try {
-    if (!executor_.run("train", single_rank() ? stop : nullptr)) return std::nullopt;
+    if (!run_step(batch, single_rank() ? stop : nullptr)) return std::nullopt;
   } catch (const Error& e) {
     if (e.exit() != Exit::disk) throw;  // of a disk it is reported when it failed
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
@@ -254,7 +263,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
   const Counts counts{counts_any ? agreed.divisor : 1.0, static_cast<double>(cut_.step())};
-  const double loss = mean_loss(setup_.plan, sums, counts);
+  const double loss = own ? agreed.own_loss : mean_loss(setup_.plan, sums, counts);
   const float* results = executor_.host<float>(setup_.plan.results);
   const float norm = results[ENG_S_NORM];
   const bool skipped = results[ENG_S_OK] == 0.0f && results[ENG_S_MAY_SKIP] != 0.0f;
@@ -270,7 +279,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.step = step_;
   m.tokens = tokens_;
   m.loss = loss;
-  m.terms = term_means(setup_.plan, sums, counts);
+  if (!own) m.terms = term_means(setup_.plan, sums, counts);
   observe(values, m);
   m.grad_norm = norm;
   m.lr = rate_ ? *rate_ : schedule_.at(update);

@@ -99,14 +99,17 @@ class Trainer {
   // The result of the exchange before a step.
   struct Agreed {
     double divisor = 0;                   // Batch::divisor of the whole batch
+    double own_loss = 0;                  // the caller's, of all ranks
     int64_t padding = 0;                  // its positions without a token
     bool stop = false;                    // some rank was asked to stop
     std::vector<Batch::Part> parts = {};  // of a mixture, by source
   };
   Agreed agree(const Batch& batch, bool stop) const;
-  // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
-  // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
-  // finite.
+  // Throws Error(Exit::usage) unless a batch has a gradient for each micro-batch with the caller's loss, else none.
+  void check_loss(const Batch& batch) const;
+  // One step. With the caller's loss, the batch has its gradients. With a single rank, `stop` is called between
+  // micro-batches; if it ends the step, the result is nullopt and the step does not count. Throws Error(Exit::numerics)
+  // naming step and tensor when loss or gradient norm is not finite.
   std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
   // The learning rate of the next steps, instead of the schedule's; none: the schedule's. Checkpoints do not keep it.
   void set_rate(std::optional<double> rate);
@@ -157,6 +160,8 @@ class Trainer {
 
  private:
   void upload_table(int64_t steps);
+  bool run_step(const Batch& batch, bool (*stop)());
+  void need_own_loss() const;
   void upload_rate();
   bool reference_begins() const;
   void fill_reference();
@@ -196,6 +201,7 @@ class Trainer {
   Executor executor_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
+  View own_gradient_;                        // by the logits of a micro-batch, with the caller's loss; else none
   bool settled_ = true;                      // nothing is left of the last step's update
   double loss_scale_ = 1;                    // of the last step
   std::optional<double> rate_;               // set_rate

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/training.hpp"
 
+#include "session/model/caller_loss.hpp"
+
 namespace eng {
 
 TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& data, Listener& listener,
@@ -21,6 +23,10 @@ TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& d
       after_(trainer, listener, steps_),
       saved_at_(trainer.last_checkpoint().empty() ? -1 : first_),
       started_(SteadyClock::now()) {
+  if (eval_every_ && caller_loss(config))
+    throw Error(Exit::usage,
+                "loss.plugin = \"caller\": nobody computes the loss of an evaluation that is due within a step",
+                "remove train.eval_every, and compute the loss of held-out samples from their logits");
   if (!options_.checkpoints.empty()) trainer.save_into(options_.checkpoints);
 }
 

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine generate.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
-#include <set>
 
 #include "core/base/error.hpp"
-#include "session/huggingface/chat.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run_dir.hpp"
 #include "session/run/waiting.hpp"
 #include "session/run/weights.hpp"
-#include "session/text/text_out.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/generate_prompts.hpp"
+#include "tools/engine/generate_chat.hpp"
 
 namespace eng {
 namespace {
@@ -42,9 +39,13 @@ std::string read_prompt() {
   return out;
 }
 
-// The tokenizer given by --tokenizer, that of the run's data, or that of the Hugging Face directory.
-Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& registry) {
-  if (!flags.tokenizer.empty()) return Tokenizer(registry, flags.tokenizer, std::filesystem::current_path());
+// The tokenizer given by --tokenizer, that of the run's data, or that of the Hugging Face directory: "bytes", or an
+// absolute path.
+std::string tokenizer_path(const Flags& flags, const Config& config) {
+  const auto absolute = [](const std::string& name, const std::filesystem::path& base) {
+    return name == "bytes" ? name : std::filesystem::absolute(base / name).string();
+  };
+  if (!flags.tokenizer.empty()) return absolute(flags.tokenizer, std::filesystem::current_path());
   const bool run = RunDir::is_run(flags.target);
   const Section& data = config.section("data");
   // The tokenizer of a directory, if any, is already in [data].
@@ -53,7 +54,7 @@ Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& reg
                 fmt::format("{} has no tokenizer for the prompt",
                             run ? fmt::format("[data] {}", data_plugins(config)) : flags.target),
                 "give one: --tokenizer bytes, a file, or a folder");
-  return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
+  return absolute(data.string("tokenizer"), config.base_dir());
 }
 
 // True if texts get the ids before and after them (such as bos) that the tokenizer's file defines: for a run, as in its
@@ -68,16 +69,6 @@ bool special_tokens(const Flags& flags, const Config& config) {
 std::vector<std::filesystem::path> text_directories(const Flags& flags, const Config& config) {
   if (!RunDir::is_run(flags.target)) return {flags.target};
   return text_directories(config);
-}
-
-std::string written_as_chat(const Flags& flags, const std::vector<std::filesystem::path>& directories,
-                            const std::string& prompt) {
-  for (const auto& directory : directories)
-    if (const auto text = chat_prompt(directory, flags.system, prompt)) return *text;
-  throw Error(
-      Exit::usage, fmt::format("{} has no chat template", directories.empty() ? flags.target : directories[0].string()),
-      "there is one where tokenizer_config.json has `chat_template`, or beside it in chat_template.jinja; without "
-      "--chat the prompt is read as it is");
 }
 
 // The number of positions of the sequence: the prompt and the new tokens.
@@ -97,6 +88,18 @@ int64_t choose_length(const Flags& flags, int64_t prompt, int64_t model_limit) {
   return std::min(limit, prompt + flags.tokens);
 }
 
+// A conversation on the terminal.
+bool interactive(const Flags& flags) {
+  return flags.chat && !flags.prompt_given && flags.prompts.empty() && isatty(STDIN_FILENO);
+}
+
+// The positions of a conversation whose messages are not known yet.
+int64_t conversation_length(const Flags& flags, int64_t model_limit) {
+  constexpr int64_t usual = 4096;
+  if (!flags.max_length) return model_limit ? std::min(usual, model_limit) : usual;
+  return choose_length(flags, 1, model_limit), flags.max_length;
+}
+
 void check_flags(const Flags& flags) {
   const auto refuse = [](const std::string& text, const char* help) { throw Error(Exit::usage, text, help); };
   const Sampling& s = flags.sampling;
@@ -105,44 +108,31 @@ void check_flags(const Flags& flags) {
   if (!(s.top_p > 0 && s.top_p <= 1))
     refuse(fmt::format("--top-p {} must be above 0 and at most 1", s.top_p), "1 takes all tokens");
   if (s.top_k < 0) refuse(fmt::format("--top-k {} is below 0", s.top_k), "0 takes all tokens");
-  if (!flags.prompt_given && flags.prompts.empty())
-    refuse("prompt is required", "give the text to continue, or a file of prompts: --prompts FILE");
+  if (!flags.prompt_given && flags.prompts.empty() && !interactive(flags))
+    refuse("prompt is required", flags.chat ? "give a message, or a file: --prompts FILE; without one, --chat needs a "
+                                              "terminal to read messages from"
+                                            : "give the text to continue, or a file of prompts: --prompts FILE");
   if (flags.prompt_given && !flags.prompts.empty()) refuse("there is a prompt, and --prompts", "give one of them");
   if (flags.batch < 1)
     refuse(fmt::format("--batch {} is below 1", flags.batch), "give the number of prompts at a time");
   if (flags.tokens < 1) refuse(fmt::format("--tokens {} is below 1", flags.tokens), "give the number of new tokens");
   if (flags.max_length < 0) refuse(fmt::format("--max-length {} is below 1", flags.max_length), "remove it");
+  if (!flags.chat_template.empty() && !flags.chat)
+    refuse("--chat-template is the template of a chat", "give --chat too");
   if (flags.system && !flags.chat) refuse("--system is the system message of a chat", "give --chat too");
   if (std::count(flags.stop.begin(), flags.stop.end(), "")) refuse("--stop is empty", "give the text to stop at");
 }
 
 // One text, shown as it is made.
 void print_one(const Texts& texts, Decoder& decoder, const Flags& flags) {
-  using Clock = std::chrono::steady_clock;
   const std::vector<int32_t>& prompt = texts.prompts[0];
   if (flags.ids) print_err("prompt ids: {}\n", fmt::join(prompt, " "));
-  TextOut text(flags.stop);
-  int64_t n = 0;
-  Continuation how = texts.how;
-  how.token = [&](size_t, int32_t id) {
-    ++n;
-    const std::string shown = text.add(texts.tokenizer.decode(id));
-    if (flags.ids)
-      print_out("{}{}", n > 1 ? " " : "", id);
-    else
-      write_out(shown);
-    flush_out();
-    return !text.stopped();
-  };
-  const auto start = Clock::now();
-  auto begun = start;
-  continue_texts(decoder, texts.prompts, how, [&] { begun = Clock::now(); });
-  write_out((flags.ids ? "" : text.rest()) + "\n");
+  const WrittenText shown = show_text(texts, decoder, flags);
+  write_out("\n");
   flush_out();  // before the speeds, where both go to one file
-  const auto seconds = [](auto a, auto b) { return std::max(std::chrono::duration<double>(b - a).count(), 1e-9); };
   print_err("prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", prompt.size(),
-            static_cast<double>(prompt.size()) / seconds(start, begun), n,
-            static_cast<double>(n) / seconds(begun, Clock::now()),
+            static_cast<double>(prompt.size()) / shown.reading, shown.ids.size(),
+            static_cast<double>(shown.ids.size()) / shown.writing,
             format_bytes(static_cast<double>(planned_peak(decoder.setup()))));
 }
 
@@ -164,17 +154,24 @@ int generate(const Common& common, const Flags& flags) {
     stored = found.tensors;
   }
 
-  const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
+  const std::string tokenizer_name = tokenizer_path(flags, config);
+  const Tokenizer tokenizer(*registry, tokenizer_name, {});
   const auto directories = text_directories(flags, config);
-  std::vector<std::string> prompts = {flags.prompt == "-" ? read_prompt() : flags.prompt};
-  if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
+  std::optional<Chat> chat;
+  if (flags.chat) chat.emplace(*registry, chat_files(flags, config, tokenizer_name, directories));
+  const bool talk = interactive(flags);
+  std::vector<Prompt> prompts;
+  if (!flags.prompts.empty())
+    prompts = read_prompts(flags.prompts, flags.chat);
+  else if (!talk)
+    prompts.push_back({flags.prompt == "-" ? read_prompt() : flags.prompt});
   const eng_model_info info = model_info(config, *registry, !run);
   Texts texts{tokenizer, {}, {}};
-  int64_t length = 0;
+  int64_t length = talk ? conversation_length(flags, info.max_length) : 0;
   for (size_t k = 0; k < prompts.size(); ++k) try {
       // A chat template already contains the special tokens.
-      const std::string text = flags.chat ? written_as_chat(flags, directories, prompts[k]) : prompts[k];
-      texts.prompts.push_back(tokenizer.encode(text, !flags.chat && special_tokens(flags, config)));
+      texts.prompts.push_back(chat ? chat->prompt(conversation_of(prompts[k], flags.system))
+                                   : tokenizer.encode(prompts[k].text, special_tokens(flags, config)));
       const std::vector<int32_t>& ids = texts.prompts.back();
       if (ids.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
       for (const int32_t id : ids)
@@ -189,7 +186,7 @@ int generate(const Common& common, const Flags& flags) {
     }
 
   Readable readable;
-  readable.sequences = std::min(flags.batch, static_cast<int64_t>(prompts.size()));
+  readable.sequences = talk ? 1 : std::min(flags.batch, static_cast<int64_t>(prompts.size()));
   Setup setup = make_setup(config, *registry, length, {}, nullptr, readable);
   setup.stored = stored ? stored : setup.plan.tensors.size();
   if (setup.kernels->host_memory()) check_threads(setup.kernels->info().parallel);
@@ -200,12 +197,13 @@ int generate(const Common& common, const Flags& flags) {
   decoder.ready();
   release_freed_memory();  // of reading a checkpoint
   // A model may have more ids than its tokenizer, because its vocabulary is padded.
-  texts.how = {flags.tokens,
-               std::min(info.vocabulary, tokenizer.info().vocabulary),
-               ends_of_text(tokenizer, directories),
-               flags.sampling,
-               {}};
-  if (flags.prompts.empty())
+  texts.how = {flags.tokens, std::min(info.vocabulary, tokenizer.info().vocabulary),
+               ends_of_text(tokenizer, directories), flags.sampling};
+  if (chat)
+    for (const int32_t id : chat->ends()) texts.how.ends.insert(id);
+  if (talk)
+    converse(texts, decoder, flags, *chat);
+  else if (flags.prompts.empty())
     print_one(texts, decoder, flags);
   else
     print_all(texts, decoder, flags, prompts);
@@ -242,7 +240,11 @@ void add_generate(CLI::App& app, Common& common) {
   command->add_flag("--ids", flags->ids, "print the ids of the new tokens instead of their text");
   command->add_option("--stop", flags->stop, "stop at this text, which is not printed; may be given several times")
       ->allow_extra_args(false);
-  command->add_flag("--chat", flags->chat, "the prompt is a user's message, formatted with the model's chat template");
+  command->add_flag(
+      "--chat", flags->chat,
+      "the prompt is a user's message, or a line of --prompts a conversation, written by the model's chat "
+      "template; without a prompt, a conversation on the terminal");
+  command->add_option("--chat-template", flags->chat_template, "with --chat: a file with another template");
   command->add_option("--system", flags->system, "with --chat: the system message");
   add_overrides(*command, flags->overrides, "section.key=value ..., for example precision.plugin=bf16");
   command->callback([&common, flags] { common.exit = generate(common, *flags); });

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the goldens of chat data: expressions of templates and their text by Jinja as transformers sets it up
 (tests/data/golden/jinja.json), and, for each template of tests/data/golden/chat/, ids and mask of many random
-conversations by transformers' apply_chat_template (results.json; the conversations are beside it).
+conversations by transformers' apply_chat_template (results.json; the conversations are beside it), and the ids of the same
+conversations without their last answer, up to where it begins (prompts.json).
 
     pip install transformers jinja2 tokenizers
     python tools/goldens/chat_templates.py
@@ -115,6 +116,23 @@ def fnv(data):
     return "%08x" % (value >> 32)
 
 
+def prompts(tok):
+    out = {}
+    rows = [json.loads(line) for line in (CHAT / "conversations.jsonl").read_text().splitlines()]
+    for path in sorted(CHAT.glob("*.jinja")):
+        template, hashes = path.read_text(), []
+        for row in rows:
+            try:
+                got = tok.apply_chat_template(conversation=row["messages"][:-1], tools=row.get("tools"), chat_template=template,
+                                              add_generation_prompt=True, return_dict=True)
+                hashes.append(fnv(" ".join(map(str, got["input_ids"])).encode()))
+            except Exception:
+                hashes.append("-")
+        print(path.stem, len(hashes) - hashes.count("-"), "prompts")
+        out[path.stem] = hashes
+    (CHAT / "prompts.json").write_text(json.dumps(out, indent=0).replace(",\n", ",").replace("],", "],\n") + "\n")
+
+
 def main():
     expressions()
     draw, tok, out = random.Random(1), tokenizer(), {}
@@ -137,6 +155,7 @@ def main():
         print(path.stem, len(hashes) - hashes.count("-"), "conversations")
         out[path.stem] = hashes
     (CHAT / "results.json").write_text(json.dumps(out, indent=0).replace(",\n", ",").replace("],", "],\n") + "\n")
+    prompts(tok)
 
 
 if __name__ == "__main__":

@@ -196,6 +196,40 @@ impl eng_call {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_chat {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_chat_request, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub render: Option<unsafe extern "C" fn(*mut c_void, *const c_char, u64, u32, *mut i32, u64, *mut u64, *mut eng_error) -> eng_status>,
+    pub ends: Option<unsafe extern "C" fn(*mut c_void, *mut i32, u64, *mut u64, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_chat {}
+impl eng_chat {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_chat_request {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub tokenizer: *const c_char,
+    pub folder: *const c_char,
+    pub template_file: *const c_char,
+    pub date: *const c_char,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_chat_request {}
+impl eng_chat_request {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_comm {
     pub struct_size: u32,
     pub flags: u32,
@@ -1043,6 +1077,21 @@ impl eng_options {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_own_loss {
+    pub struct_size: u32,
+    pub n: u32,
+    pub gradients: *const eng_tensor_in,
+    pub loss: f64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_own_loss {}
+impl eng_own_loss {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_param {
     pub struct_size: u32,
     pub flags: u32,
@@ -1806,6 +1855,8 @@ pub const ENG_ACT_SILU: i32 = 1;
 pub const ENG_AXIS_CASTS: u32 = 1;
 pub const ENG_AXIS_LOSSY: u32 = 2;
 pub const ENG_BF16: i32 = 3;
+pub const ENG_CHAT_ANSWER: u32 = 1;
+pub const ENG_CHAT_KIND: &str = "eng.chat/1";
 pub const ENG_COMBINE_LAST: i32 = 3;
 pub const ENG_COMBINE_MAX: i32 = 2;
 pub const ENG_COMBINE_SUM: i32 = 1;
@@ -2031,6 +2082,7 @@ pub const ENG_ZERO_KIND: &str = "eng.zero/1";
 /// The id by which a description names a kind that is not frozen: engine/plugin.h, "Drafts".
 #[macro_export]
 macro_rules! eng_draft {
+    (chat) => { "eng.chat/1-draft1" };
     (comm) => { "eng.comm/1-draft5" };
     (device) => { "eng.device/1-draft5" };
     (documents) => { "eng.documents/1-draft1" };
@@ -2126,6 +2178,18 @@ mod layout {
         check!(eng_call, n_attrs, 40, 4);
         check!(eng_call, reserved, 44, 4);
         check!(eng_call, device, 48, 8);
+        check!(eng_chat, struct_size, 0, 4);
+        check!(eng_chat, minor, 4, 4);
+        check!(eng_chat, create, 8, 8);
+        check!(eng_chat, destroy, 16, 8);
+        check!(eng_chat, render, 24, 8);
+        check!(eng_chat, ends, 32, 8);
+        check!(eng_chat_request, struct_size, 0, 4);
+        check!(eng_chat_request, reserved, 4, 4);
+        check!(eng_chat_request, tokenizer, 8, 8);
+        check!(eng_chat_request, folder, 16, 8);
+        check!(eng_chat_request, template_file, 24, 8);
+        check!(eng_chat_request, date, 32, 8);
         check!(eng_comm, struct_size, 0, 4);
         check!(eng_comm, flags, 4, 4);
         check!(eng_comm, create, 8, 8);
@@ -2467,6 +2531,10 @@ mod layout {
         check!(eng_options, get_float_at, 56, 8);
         check!(eng_options, get_string_at, 64, 8);
         check!(eng_options, is_set, 72, 8);
+        check!(eng_own_loss, struct_size, 0, 4);
+        check!(eng_own_loss, n, 4, 4);
+        check!(eng_own_loss, gradients, 8, 8);
+        check!(eng_own_loss, loss, 16, 8);
         check!(eng_param, struct_size, 0, 4);
         check!(eng_param, flags, 4, 4);
         check!(eng_param, name, 8, 8);

@@ -23,32 +23,33 @@ std::string resolved(const std::string& path, const std::string& base) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(const std::string& file, const std::string& tokenizer, const std::string& base,
-                           const std::string& date)
-    : date_text_(date) {
+                           const std::string& date, const std::string& section)
+    : section_(section), date_text_(date) {
   if (!date.empty() && !(date_ = jinja::read_date(date)))
-    throw Failure(ENG_INVALID, "[data] date = \"" + printable(date, 40) + "\" is no day: write it as \"2024-07-26\"");
+    throw Failure(ENG_INVALID,
+                  section_ + "date = \"" + printable(date, 40) + "\" is no day: write it as \"2024-07-26\"");
   std::error_code ignored;
   std::string folder = tokenizer == "bytes" ? "" : resolved(tokenizer, base);
   if (!folder.empty() && !fs::is_directory(folder, ignored)) folder = fs::path(folder).parent_path().string();
   if (!file.empty()) {
     const std::string path = resolved(file, base);
     if (fs::is_directory(path, ignored))
-      throw Failure(ENG_INVALID, "[data] chat_template = \"" + file + "\" is a folder; name the file of the template");
-    if (!fs::exists(path, ignored)) throw Failure(ENG_NOT_FOUND, "[data] chat_template: there is no file " + path);
+      throw Failure(ENG_INVALID,
+                    section_ + "chat_template = \"" + file + "\" is a folder; name the file of the template");
+    if (!fs::exists(path, ignored)) throw Failure(ENG_NOT_FOUND, section_ + "chat_template: there is no file " + path);
     if (fs::path(path).extension() != ".json")
       take(read_whole(path), path);
     else if (!take_json(path))
-      throw Failure(ENG_INVALID, "[data] chat_template: " + path + " has no key chat_template");
+      throw Failure(ENG_INVALID, section_ + "chat_template: " + path + " has no key chat_template");
   } else if (folder.empty()) {
-    throw Failure(ENG_INVALID, "[data] chat_template must name a file: the tokenizer bytes has no template");
+    throw Failure(ENG_INVALID, section_ + "chat_template must name a file: the tokenizer bytes has no template");
   } else if (const std::string own = folder + "/chat_template.jinja"; fs::exists(own, ignored)) {
     take(read_whole(own), own);
   } else if (!take_json(folder + "/chat_template.json") && !take_json(folder + "/tokenizer_config.json")) {
-    throw Failure(ENG_NOT_FOUND,
-                  "[data] " + folder +
-                      " has no chat template (chat_template.jinja, or chat_template in "
-                      "tokenizer_config.json): a base model has none. Set [data] chat_template to a file; "
-                      "the template must fit the tokenizer");
+    throw Failure(ENG_NOT_FOUND, section_ + folder +
+                                     " has no chat template (chat_template.jinja, or chat_template in "
+                                     "tokenizer_config.json): a base model has none. Set " +
+                                     section_ + "chat_template to a file; the template must fit the tokenizer");
   }
   if (!folder.empty()) take_named_tokens(folder);
 }
@@ -57,7 +58,7 @@ void ChatTemplate::take(const std::string& text, const std::string& place, bool 
   try {
     (for_tools ? with_tools_ : template_).emplace(text);
   } catch (const jinja::Error& error) {
-    throw Failure(ENG_UNSUPPORTED, "[data] chat template " + place + ": " + printable(error.what(), 300));
+    throw Failure(ENG_UNSUPPORTED, section_ + "chat template " + place + ": " + printable(error.what(), 300));
   }
   if (!for_tools) place_ = place;
   texts_.push_back(text);
@@ -82,7 +83,7 @@ bool ChatTemplate::take_json(const std::string& file) {
       if (one.is_string()) named.emplace_back(name, one);
   for (const auto& [name, one] : named)
     if (name == "default" || name == "tool_use") take(one, file + ": chat_template " + name, name == "tool_use");
-  if (!template_) throw Failure(ENG_INVALID, "[data] " + file + ": chat_template has no template \"default\"");
+  if (!template_) throw Failure(ENG_INVALID, section_ + file + ": chat_template has no template \"default\"");
   return true;
 }
 
@@ -131,7 +132,7 @@ void ChatTemplate::check_tokens(const Tokenizer& tokenizer) const {
       std::vector<int32_t> ids;
       tokenizer.encode(token, ids);
       if (ids.size() > 1)
-        note("[data] the tokenizer splits " + printable(token, 60) + " of the chat template into " +
+        note(section_ + "the tokenizer splits " + printable(token, 60) + " of the chat template into " +
              std::to_string(ids.size()) + " tokens; the template may be of another model");
     }
 }

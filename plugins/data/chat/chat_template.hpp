@@ -18,8 +18,9 @@ class ChatTemplate {
  public:
   // `file`: a template, or a JSON file with `chat_template`; empty: chat_template.jinja, chat_template.json or
   // tokenizer_config.json of the tokenizer's folder, in this order. `date` is empty, or a day that strftime_now()
-  // writes. Throws Failure.
-  ChatTemplate(const std::string& file, const std::string& tokenizer, const std::string& base, const std::string& date);
+  // writes. `section` stands before the names of options in messages. Throws Failure.
+  ChatTemplate(const std::string& file, const std::string& tokenizer, const std::string& base, const std::string& date,
+               const std::string& section = "[data] ");
 
   // Throws jinja::Error.
   jinja::Rendered render(const std::vector<Message>& messages, const Conversation& of, bool prompt) const;
@@ -39,7 +40,7 @@ class ChatTemplate {
     return of.has_tools && with_tools_ ? *with_tools_ : *template_;
   }
 
-  std::string place_;
+  std::string section_, place_;
   std::vector<std::string> texts_;
   std::optional<jinja::Template> template_, with_tools_;
   std::vector<std::pair<std::string, std::string>> tokens_;  // bos_token and others

@@ -30,8 +30,13 @@ bool blank_text(std::string_view text) {
 // Renders a conversation, and variants of it.
 class Rendering {
  public:
-  Rendering(const ChatTemplate& chat, const Conversation& conversation, const std::string& where)
-      : chat_(chat), conversation_(conversation), where_(where), whole_(required(conversation.messages, false)) {
+  // `prompt`: with the beginning of an answer after the conversation.
+  Rendering(const ChatTemplate& chat, const Conversation& conversation, const std::string& where, bool prompt = false)
+      : chat_(chat),
+        conversation_(conversation),
+        where_(where),
+        prompt_(prompt),
+        whole_(required(conversation.messages, prompt)) {
     for (const char* one : private_characters)
       if (whole_.text.find(one) == std::string::npos && mark_.empty()) mark_ = one;
     if (mark_.empty()) fail("the row uses characters (U+E000 and others) that are needed to find its answers");
@@ -46,12 +51,12 @@ class Rendering {
     const std::vector<Message>& messages = conversation_.messages;
     std::vector<Message> marked;
     for (std::size_t i = 0; i < messages.size(); ++i) marked.push_back(with_content(messages[i], mark(i)));
-    const std::optional<std::string> all = tried(marked, false);
+    const std::optional<std::string> all = tried(marked, prompt_);
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (messages[i].empty_content || (all && all->find(mark(i)) != std::string::npos)) continue;
       std::vector<Message> one = messages;
       one[i] = marked[i];
-      const std::optional<std::string> text = tried(one, false);
+      const std::optional<std::string> text = tried(one, prompt_);
       if (text && text->find(mark(i)) == std::string::npos)
         fail("the chat template drops message " + std::to_string(i + 1) + ", of the role \"" +
              printable(messages[i].role, 40) + "\": use a template that has a place for it, or remove such messages");
@@ -62,7 +67,7 @@ class Rendering {
       without[i] = without_entry(with_content(messages[i], "-"), "tool_calls");
       std::vector<Message> with = messages;
       with[i] = with_content(messages[i], "-");
-      const std::optional<std::string> text = tried(without, false), other = tried(with, false);
+      const std::optional<std::string> text = tried(without, prompt_), other = tried(with, prompt_);
       if (text && other && *text == *other)
         fail("the chat template drops the tool calls of message " + std::to_string(i + 1));
     }
@@ -70,7 +75,7 @@ class Rendering {
     Conversation bare = conversation_;
     bare.has_tools = false, bare.tools = jinja::None();
     try {
-      if (chat_.render(messages, bare, false).text == whole_.text)
+      if (chat_.render(messages, bare, prompt_).text == whole_.text)
         fail("the row has tools, and the chat template has no place for them");
     } catch (const jinja::Error&) {  // so it needs them
     }
@@ -110,6 +115,20 @@ class Rendering {
       fail("the chat template does not tell where the answer of message " + std::to_string(i + 1) +
            " begins and ends: put {% generation %} and {% endgeneration %} around answers in it");
     return {begin, text.size() - after.size()};
+  }
+
+  // The text that ends answer i, which other messages follow.
+  std::string end(std::size_t i) const {
+    const std::string marked = mark(i);
+    std::vector<Message> other = conversation_.messages, until = first(i + 1);
+    other[i] = until[i] = with_content(conversation_.messages[i], marked);
+    const std::optional<std::string> changed = tried(other, false), cut = tried(until, false);
+    const std::size_t at = changed ? changed->find(marked) : std::string::npos;
+    const std::size_t cut_at = cut ? cut->find(marked) : std::string::npos;
+    if (at == std::string::npos || cut_at == std::string::npos) return "";
+    const std::string_view tail = std::string_view(*cut).substr(cut_at + marked.size());
+    const std::string_view rest = std::string_view(*changed).substr(at + marked.size());
+    return std::string(tail.substr(0, turn_end(i, tail, rest, until, marked)));
   }
 
  private:
@@ -179,6 +198,7 @@ class Rendering {
   const ChatTemplate& chat_;
   const Conversation& conversation_;
   const std::string& where_;
+  const bool prompt_;
   jinja::Rendered whole_;
   std::string mark_;
 };
@@ -226,6 +246,27 @@ MaskedText masked_text(const ChatTemplate& chat, const Conversation& conversatio
       add(marked ? generated[k] : rendering.answer(answers[k]), message.weight * conversation.weight);
   }
   return out;
+}
+
+std::string whole_text(const ChatTemplate& chat, const Conversation& conversation, bool answer,
+                       const std::string& where) {
+  if (answer && conversation.messages.back().role == "assistant")
+    throw Failure(ENG_INVALID, where + " ends with an answer: remove the last message, or add another one after it");
+  const Rendering rendering(chat, conversation, where, answer);
+  rendering.check_all_there();
+  return rendering.whole().text;
+}
+
+std::string end_of_answer(const ChatTemplate& chat) {
+  const std::string where = "a sample";
+  const Conversation sample = read_conversation(
+      R"({"messages": [{"role": "user", "content": "-"}, {"role": "assistant", "content": "-"}, {"role": "user", "content": "-"}]})",
+      "messages", where);
+  try {
+    return std::string(jinja::stripped(Rendering(chat, sample, where).end(1), true, true));
+  } catch (const Failure&) {  // no conversation of this kind
+    return "";
+  }
 }
 
 }  // namespace text_data

@@ -30,4 +30,13 @@ struct MaskedText {
 MaskedText masked_text(const ChatTemplate& chat, const Conversation& conversation, TrainOn train_on,
                        const std::string& where);
 
+// The text of the whole conversation; `answer`: up to where the template begins an answer, after a last message that is
+// none. Throws Failure as masked_text does, for a template that fails or drops something.
+std::string whole_text(const ChatTemplate& chat, const Conversation& conversation, bool answer,
+                       const std::string& where);
+
+// The text with which the template ends an answer that another message follows, without white space around it; "" if it
+// does not tell.
+std::string end_of_answer(const ChatTemplate& chat);
+
 }  // namespace text_data

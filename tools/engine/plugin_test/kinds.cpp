@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/chat.h"
 #include "engine/documents.h"
 #include "engine/job.h"
 #include "engine/loss.h"
@@ -29,6 +30,7 @@ std::span<const Kind> kinds() {
       {ENG_DATA_KIND, "data", test_data},
       {ENG_DOCUMENTS_KIND, "data", test_documents},
       {ENG_TOKENIZER_KIND, "", test_tokenizer},
+      {ENG_CHAT_KIND, "", test_chat},
       {ENG_COMM_KIND, "comm", test_comm},
       {ENG_SCHEDULE_KIND, "schedule", test_schedule},
       {ENG_OBSERVER_KIND, "", test_observer},

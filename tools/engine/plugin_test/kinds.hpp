@@ -47,6 +47,7 @@ void test_model(const Subject&, Sheet&);
 void test_optimizer(const Subject&, Sheet&);
 void test_data(const Subject&, Sheet&);
 void test_documents(const Subject&, Sheet&);
+void test_chat(const Subject&, Sheet&);
 void test_tokenizer(const Subject&, Sheet&);
 void test_device(const Subject&, Sheet&);
 void test_kernels(const Subject&, Sheet&);

@@ -7,7 +7,7 @@ import os
 import pathlib
 
 _HERE = pathlib.Path(__file__).resolve().parent
-DRAFT = "embed-4"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
+DRAFT = "embed-5"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
 
 # Status codes of engine/base.h.
 OK, INVALID, NOT_FOUND, NO_MEMORY, PRECONDITION, OUT_OF_RANGE = 0, 3, 5, 8, 9, 11
@@ -85,6 +85,10 @@ class StepResult(c.Structure):
                 ("saved", c.c_uint32)]
 
 
+class OwnLoss(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("n", c.c_uint32), ("gradients", c.POINTER(TensorIn)), ("loss", c.c_double)]
+
+
 class EvalResult(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("reserved", c.c_uint32), ("loss", c.c_double), ("tokens", c.c_uint64),
                 ("seconds", c.c_double)]
@@ -132,6 +136,7 @@ _FUNCTIONS = {
     "activations": [_SESSION, c.c_char_p, c.c_uint64, c.POINTER(c.c_uint64)],
     "describe": [_SESSION, c.POINTER(Info)],
     "step": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.POINTER(StepResult)],
+    "step_with_loss": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.POINTER(OwnLoss), c.POINTER(StepResult)],
     "evaluate": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.c_int64, c.POINTER(EvalResult)],
     "logits": [_SESSION, c.POINTER(TensorIn), c.c_uint32],
     "score": [_SESSION, c.POINTER(ScoreRequest)],

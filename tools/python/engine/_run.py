@@ -16,6 +16,7 @@ from ._tensor import Evaluation, Metrics, Tensor
 from ._text import Texts
 
 Callback = Callable[["Run", Metrics], Any]
+Loss = Callable[[Tensor, slice], Tuple[Any, Any]]
 
 
 class Run(Texts):
@@ -206,18 +207,41 @@ class Run(Texts):
             raise
         return (n.TensorIn * len(made))(*made)
 
-    def step(self, **fields: Any) -> Optional[Metrics]:
+    def step(self, *, loss: Union[None, float, Loss] = None, logit_gradients: Optional[Sequence[Any]] = None,
+             **fields: Any) -> Optional[Metrics]:
         """Makes the next step, on the run's own data or on the given batch; None if none is left or it was stopped.
 
         Fields: `tokens`, (rows, length) as `batch_shape` says, and optionally `labels` of that shape, where -100 counts
         for nothing. Without labels each token's is the one after it; `tokens` may have one column more for the last.
         What `engine.open(fields=[...])` names is given likewise, or left out for all rows: then weights are 1, and a
         row is one document.
+
+        `loss`, where the configuration says loss.plugin = "caller": a function of (logits, rows) that is called for each
+        micro-batch and returns its loss, a number, and the gradient by these logits: float32, of their shape (micro-batch
+        rows, length, vocabulary), of any library. `rows` is the slice of the batch. Or the loss of all micro-batches as a
+        number; `logit_gradients` is then the list of their gradients. Gradients of micro-batches and ranks are added.
         """
         handle = self._handle()
+        if callable(loss):
+            if logit_gradients is not None:
+                raise TypeError("step() was given logit_gradients, and a loss that returns them: give one of them")
+            loss, logit_gradients = self._losses(loss, fields)
+        if (loss is None) != (logit_gradients is None):
+            raise TypeError("step() needs loss and logit_gradients together, or a loss that is a function")
+        own = None if loss is None else n.OwnLoss(c.sizeof(n.OwnLoss), 0, None, _words.number("loss", loss))
         all_fields, out = self._fields(fields), n.StepResult()
         out.struct_size = c.sizeof(out)
-        n.call("step", handle, all_fields, len(all_fields), c.byref(out))
+        if own is None:
+            n.call("step", handle, all_fields, len(all_fields), c.byref(out))
+        else:
+            try:
+                gradients = self._fields({f"logit_gradients[{k}]": one for k, one in enumerate(logit_gradients)})
+            except BaseException:
+                for one in all_fields:
+                    _dlpack.give_back(one)
+                raise
+            own.gradients, own.n = gradients, len(gradients)
+            n.call("step_with_loss", handle, all_fields, len(all_fields), c.byref(own), c.byref(out))
         if out.ended:
             if self._interrupted:
                 raise KeyboardInterrupt
@@ -229,6 +253,18 @@ class Run(Texts):
         for callback in list(self._callbacks):
             callback(self, metrics)
         return metrics
+
+    def _losses(self, loss: Loss, fields: Mapping[str, Any]) -> Tuple[float, List[Any]]:
+        """The loss and the gradients of each micro-batch."""
+        if "tokens" not in fields:
+            raise TypeError("a step with a loss of the caller needs its batch: tokens=...")
+        tokens, (rows, length), total, gradients = fields["tokens"], self.micro_batch_shape, 0.0, []
+        for begin in range(0, self.batch_shape[0], rows):
+            part = slice(begin, begin + rows)
+            value, gradient = loss(self.logits(tokens[part, :length]), part)
+            total += float(value)
+            gradients.append(gradient)
+        return total, gradients
 
     def __iter__(self) -> Iterator[Metrics]:
         while (metrics := self.step()) is not None:
