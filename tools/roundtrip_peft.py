@@ -22,6 +22,9 @@ from transformers import AutoModelForCausalLM, logging
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ENGINE = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "tools" / "engine"
 CASES = [("single", '["all-linear"]', 'rank = 4\nalpha = 6.0\nrslora = true\nranks = ["*.down_proj=2"]'),
+         ("single", '["all-linear"]', 'rank = 4\nalpha = 6.0\ndora = true\nranks = ["*.down_proj=2"]'),
+         ("opt", '["*.fc1", "*.fc2", "*.out_proj"]', "rank = 2\nalpha = 8.0\ndora = true\ndropout = 0.2"),
+         ("mamba", '["*.in_proj", "*.x_proj"]', "rank = 2\nalpha = 4.0\ndora = true"),
          ("tied", '["*.q_proj", "*.layers.1.*.up_proj"]', "rank = 3"),
          ("opt", '["*.fc1", "*.fc2", "*.out_proj"]', "rank = 2\nalpha = 8.0"),
          ("mamba", '["*.in_proj", "*.x_proj"]', "rank = 2\nalpha = 4.0")]
@@ -72,6 +75,7 @@ def main():
         apart, moved = (adapted - merged).abs().max().item(), (adapted - plain).abs().max().item()
         good = apart < 1e-4 < moved
         failed += not good
+        name += " dora" if "dora" in keys else ""
         print(f"{name:10} {'ok' if good else 'FAILED'}: PEFT and merged differ by {apart:.1e}, adapter and base by {moved:.1e}")
     sys.exit(failed)
 

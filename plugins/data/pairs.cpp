@@ -6,6 +6,9 @@
 // With the option `unpaired`, an object has the texts `prompt` and `completion`, and `label`: true for a good answer.
 // Sample 2k is the answer, and 2k + 1 its prompt with the answer of the row before, for the loss kto. The first row of
 // a split takes that of the last. The field `desirable` is 1 at each position of a good answer's two samples, else 0.
+//
+// With the option `weights`, a row may have a `weight`, and there is the field `pair_weights`: it has that of a pair,
+// or of a single answer, at the first label of sample 2k.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -41,8 +44,10 @@ struct PairSource {
   std::string hash;
   std::vector<int32_t> tokens;
   std::vector<Sequence> sequences[2];  // by split; two for each pair
-  bool unpaired = false;
-  std::vector<uint8_t> desirable[2];  // by split; one for each pair, if unpaired
+  bool unpaired = false, weighs = false;
+  std::vector<uint8_t> desirable[2];               // by split; one for each pair, if unpaired
+  std::vector<float> weights[2];                   // by split; one for each pair, if weighs
+  uint32_t desirable_field = 0, weight_field = 0;  // numbers of the fields; 0: there is none
 };
 
 // Reads rows, and makes two sequences of each.
@@ -82,12 +87,21 @@ class PairReader {
     const std::string cut = std::to_string(cut_), skipped = std::to_string(skipped_);
     if (cut_) note("[data] too_long = \"cut\": answers that lost their end: " + cut);
     if (skipped_) note("[data] too_long = \"" + too_long_ + "\": pairs that are left out: " + skipped);
+    if (unread_)
+      note("[data] weights = false: rows whose weight, or loss_weight, does not count: " + std::to_string(unread_));
     if (pairs_ == 0)
       throw Failure(ENG_INVALID,
                     "[data] paths: " + (skipped_ ? "each of the " + skipped + " pairs is longer than a sample"
                                                  : std::string("the files hold no pair")));
     if (source_.sequences[0].empty() && share_ != 1)
       throw Failure(ENG_INVALID, "[data] validation holds out every pair: nothing is left to train on");
+    const auto& weights = source_.weights[0];
+    if (source_.weighs &&
+        std::count(weights.begin(), weights.end(), 0.0F) == static_cast<std::ptrdiff_t>(weights.size()) &&
+        !weights.empty())
+      throw Failure(ENG_INVALID, "[data] weights: each of the " + std::to_string(weights.size()) +
+                                     " rows that train has the weight 0: nothing is left to train on (the last is " +
+                                     where_ + ")");
   }
 
  private:
@@ -114,6 +128,7 @@ class PairReader {
     }
     if (!row.is_object()) fail(std::string("the row is a ") + row.type_name() + ", not an object");
     const std::string& prompt = text_of(row, "prompt");
+    weight_ = weight_of(row);
     if (source_.unpaired) return alone(row, prompt);
     std::vector<int32_t> before = tokenizer_.prefix();
     tokenizer_.encode(prompt, before);
@@ -132,6 +147,25 @@ class PairReader {
     const bool out = held_out();
     add(source_.sequences[out], chosen, from[0]);
     add(source_.sequences[out], rejected, from[1]);
+    if (source_.weighs) source_.weights[out].push_back(weight_);
+  }
+
+  // `weight` or `loss_weight` of a row, as of conversations; 1 if it has none.
+  float weight_of(const nlohmann::json& row) {
+    const nlohmann::json* found = nullptr;
+    for (const char* name : {"weight", "loss_weight"}) {
+      const auto at = row.find(name);
+      if (at == row.end() || at->is_null()) continue;
+      if (!source_.weighs) {
+        unread_ += at->is_number() && at->get<double>() != 1;
+        return 1;
+      }
+      if (found) fail("the row has weight and loss_weight: leave one of them out");
+      found = &*at;
+    }
+    const double weight = !found ? 1 : found->is_number() ? found->get<double>() : -1;
+    if (weight == 0 || (weight >= 1e-9 && weight <= 1e9)) return static_cast<float>(weight);
+    fail("the row has the weight " + found->dump() + "; a weight is 0, or a number from 1e-9 to 1e9");
   }
 
   // The share that is held out is spread evenly.
@@ -165,6 +199,7 @@ class PairReader {
     if (first) first_[out] = prompt;
     before_[out] = answer;
     source_.desirable[out].push_back(label->get<bool>());
+    if (source_.weighs) source_.weights[out].push_back(weight_);
   }
 
   // A prompt with the answer to another one, cut to a sample.
@@ -217,9 +252,29 @@ class PairReader {
   const int32_t eot_;
   const std::size_t length_;
   std::string where_;  // of the row
-  uint64_t pairs_ = 0, cut_ = 0, skipped_ = 0;
+  float weight_ = 1;   // of the row
+  uint64_t pairs_ = 0, cut_ = 0, skipped_ = 0, unread_ = 0;
   std::string first_[2], before_[2];  // by split, if unpaired: the first prompt, and the latest answer
 };
+
+void take_pair_fields(PairSource& source, const eng_options* options, const eng_data_request& request) {
+  source.unpaired = get_bool(options, "unpaired"), source.weighs = get_bool(options, "weights");
+  for (uint32_t k = 2; k < request.n_fields; ++k) {
+    const std::string_view name = request.fields[k].name;
+    if (name == "desirable" && source.unpaired)
+      source.desirable_field = k;
+    else if (name == "pair_weights" && source.weighs)
+      source.weight_field = k;
+    else
+      throw Failure(ENG_INVALID, "[data] there is no field " + std::string(name));
+  }
+  if (source.unpaired && !source.desirable_field)
+    throw Failure(ENG_INVALID, "[data] unpaired = true is for [loss] plugin = \"preference\" with kind = \"kto\"");
+  if (source.weighs && !source.weight_field)
+    throw Failure(ENG_INVALID,
+                  "[data] weights = true needs a loss that reads pair_weights, as [loss] plugin = "
+                  "\"preference\" does: set weights = false");
+}
 
 std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_data_request& request) {
   const std::string base = request.base_dir ? request.base_dir : "", name = get_string(options, "tokenizer");
@@ -233,11 +288,7 @@ std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_dat
   source->files = static_cast<uint32_t>(files.size());
   source->seed = request.seed, source->length = static_cast<uint64_t>(request.sequence_length);
   source->vocabulary = tokenizer->info().vocabulary;
-  source->unpaired = get_bool(options, "unpaired");
-  if (source->unpaired != (request.n_fields > 2))
-    throw Failure(ENG_INVALID, source->unpaired
-                                   ? "[data] unpaired = true is for [loss] plugin = \"preference\" with kind = \"kto\""
-                                   : "[data] there is no field " + std::string(request.fields[2].name));
+  take_pair_fields(*source, options, request);
   PairReader reader(options, request, *tokenizer, *source);
   for (const std::string& path : files) reader.read(path);
   reader.finish();
@@ -253,6 +304,11 @@ std::unique_ptr<PairSource> open_pairs(const eng_options* options, const eng_dat
   }
   for (const auto& flags : source->desirable)
     if (source->unpaired) hash.add_field({reinterpret_cast<const char*>(flags.data()), flags.size()});
+  if (source->weighs) {
+    hash.add_field("weights");
+    for (const auto& weights : source->weights)
+      hash.add_field({reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
+  }
   source->hash = hash.text();
   source->tokens.shrink_to_fit();
   return source;
@@ -278,6 +334,7 @@ eng_status describe_pairs(void* self, eng_data_info* out, eng_error*) {
   std::snprintf(info.content_hash, sizeof(info.content_hash), "%s", source.hash.c_str());
   info.host_bytes = source.tokens.capacity() * sizeof(int32_t);
   for (const auto& split : source.sequences) info.host_bytes += split.capacity() * sizeof(Sequence);
+  for (const auto& split : source.weights) info.host_bytes += split.capacity() * sizeof(float);
   std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
   return ENG_OK;
 }
@@ -298,16 +355,27 @@ eng_status read_pair(void* self, int32_t split, uint64_t position, void* const* 
     tokens[t] = t < one.length ? ids[t] : 0;
     labels[t] = t < one.length && t + 1 >= one.trained ? ids[t + 1] : ENG_IGNORE_LABEL;
   }
+  const auto pair = order(at % pairs);
   if (source.unpaired)
-    std::fill_n(static_cast<float*>(values[2]), source.length,
-                source.desirable[split][order(at % pairs)] ? 1.0f : 0.0f);
+    std::fill_n(static_cast<float*>(values[source.desirable_field]), source.length,
+                source.desirable[split][pair] ? 1.0f : 0.0f);
+  if (source.weighs) {
+    auto* const weights = static_cast<float*>(values[source.weight_field]);
+    std::fill_n(weights, source.length, 0.0F);
+    if (position % 2 == 0) weights[std::max(one.trained, 1U) - 1] = source.weights[split][pair];
+  }
   return ENG_OK;
 }
 
 eng_status fields_of_pairs(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return guarded(error, "telling the fields", [&] {
-    *n = get_bool(options, "unpaired") ? 1 : 0;
-    if (*n && cap) out[0] = {"desirable", ENG_F32, 0};
+    *n = 0;
+    const auto add = [&](const char* option, const char* name) {
+      if (!get_bool(options, option)) return;
+      if (*n < cap) out[*n] = {name, ENG_F32, 0};
+      ++*n;
+    };
+    add("unpaired", "desirable"), add("weights", "pair_weights");
   });
 }
 

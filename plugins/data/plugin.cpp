@@ -158,6 +158,7 @@ in those of llm.c it is known, and the engine's and Megatron's have an index. -1
 kind = 'eng.data/1'
 name = 'pairs'
 group = 2
+weighted_mean = true
 summary = 'Pairs of answers, of which the first is preferred, from JSON Lines; for the loss preference'
 
 [provides.options.paths]
@@ -189,6 +190,13 @@ type = 'bool'
 default = false
 help = """Each line has one answer: the texts prompt and completion, and label: true if it is good. For the loss preference \
 with kind = "kto"."""
+
+[provides.options.weights]
+type = 'bool'
+default = false
+help = """Read weight, or loss_weight, of a row: 0 or a number from 1e-9 to 1e9. The loss is then the sum of the weighted losses of \
+pairs, or of single answers, divided by the sum of their weights, over the whole step; rewards and accuracy count each pair once. \
+false: a weight does not count, and how many rows have one is printed."""
 
 [provides.options.too_long]
 type = 'string'

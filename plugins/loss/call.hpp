@@ -12,6 +12,8 @@ constexpr int32_t ignored = -100;
 constexpr uint32_t sums = 6;       // outputs of the op of pairs
 constexpr uint32_t gradients = 5;  // of its outputs: all but the last
 constexpr uint32_t kto_sums = 3;   // outputs of the op of kto
+// The last input of each op: the weights of pairs.
+constexpr uint32_t pairs_weights = 3, pairs_grad_weights = 3 + gradients, kto_weights = 4, kto_grad_weights = 5;
 
 inline void expect(bool right, const char* rule) {
   if (!right) throw common::Error{ENG_INVALID, rule};
@@ -30,10 +32,19 @@ inline void check_pairs(const common::Call& c) {
   expect(logprobs.dims[0] % 2 == 0, "sequences must come in pairs");
 }
 
-inline void check_kto(const common::Call& c) {
+inline void check_weights(const common::Call& c, size_t k) {
+  expect(!c.has(k) || (c.in[k].dtype == ENG_F32 && same_shape(c.in[0], c.in[k])), "weights must be (B, T) f32");
+}
+
+inline void check_weighted(const common::Call& c, bool grad) {
+  check_pairs(c), check_weights(c, grad ? pairs_grad_weights : pairs_weights);
+}
+
+inline void check_kto(const common::Call& c, bool grad) {
   check_pairs(c);
   expect(c.has(2) && c.has(3) && c.in[3].dtype == ENG_F32 && same_shape(c.in[0], c.in[3]),
          "the reference and `desirable` must be (B, T) f32");
+  check_weights(c, grad ? kto_grad_weights : kto_weights);
 }
 
 // The attributes of the ops of pairs, and of those of kto.

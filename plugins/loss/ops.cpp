@@ -11,7 +11,7 @@ namespace {
 eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
     const common::Call c(*call);
-    check_pairs(c);
+    check_weighted(c, false);
     expect(cap >= sums, "the host has no room for the outputs");
     for (uint32_t k = 0; k < sums; ++k) {
       out[k] = {};
@@ -23,7 +23,7 @@ eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n,
 
 eng_status infer_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
-    check_pairs(common::Call(*call));
+    check_weighted(common::Call(*call), true);
     expect(cap >= 1, "the host has no room for the output");
     out[0] = call->in[0];
     *n = 1;
@@ -32,9 +32,10 @@ eng_status infer_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_
 
 eng_status gradient(eng_gradient* g, eng_error* error) {
   const eng_gradient_api& api = *g->api;
-  std::array<eng_id, 3 + gradients> in{};
+  std::array<eng_id, pairs_grad_weights + 1> in{};
   for (uint32_t k = 0; k < 3; ++k) in[k] = api.in(g, k);
   for (uint32_t k = 0; k < gradients; ++k) in[3 + k] = api.d_out(g, k);
+  in[pairs_grad_weights] = api.in(g, pairs_weights);
   if (api.wants(g, 0)) {
     uint32_t n = 0;
     const eng_attr* attrs = api.attrs(g, &n);
@@ -48,7 +49,7 @@ eng_status gradient(eng_gradient* g, eng_error* error) {
 eng_status infer_kto(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
     const common::Call c(*call);
-    check_kto(c);
+    check_kto(c, false);
     expect(cap >= kto_sums, "the host has no room for the outputs");
     for (uint32_t k = 0; k < kto_sums; ++k) {
       out[k] = {};
@@ -60,7 +61,7 @@ eng_status infer_kto(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t
 
 eng_status infer_kto_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
-    check_kto(common::Call(*call));
+    check_kto(common::Call(*call), true);
     expect(cap >= 1, "the host has no room for the output");
     out[0] = call->in[0];
     *n = 1;
@@ -69,12 +70,13 @@ eng_status infer_kto_grad(const eng_call* call, eng_desc* out, uint32_t cap, uin
 
 eng_status gradient_kto(eng_gradient* g, eng_error* error) {
   const eng_gradient_api& api = *g->api;
-  const eng_id in[5] = {api.in(g, 0), api.in(g, 1), api.in(g, 2), api.in(g, 3), api.d_out(g, 0)};
+  const eng_id in[6] = {api.in(g, 0), api.in(g, 1),    api.in(g, 2),
+                        api.in(g, 3), api.d_out(g, 0), api.in(g, kto_weights)};
   if (api.wants(g, 0) && in[4]) {
     uint32_t n = 0;
     const eng_attr* attrs = api.attrs(g, &n);
     eng_id made = 0;
-    api.emit(g, PREFERENCE_OP_KTO_GRAD, in, 5, &made, 1, attrs, n, nullptr);
+    api.emit(g, PREFERENCE_OP_KTO_GRAD, in, 6, &made, 1, attrs, n, nullptr);
     api.give(g, 0, made);
   }
   return api.status(g, error);
@@ -86,18 +88,21 @@ constexpr eng_op make_op(const char* id, uint32_t least, uint32_t most, decltype
   op.struct_size = sizeof op, op.id = id, op.min_in = least, op.max_in = most, op.infer = infer, op.grad = grad;
   return op;
 }
-const eng_op pairs_op = make_op(PREFERENCE_OP_PAIRS, 2, 3, infer, gradient);
-const eng_op pairs_grad_op = make_op(PREFERENCE_OP_PAIRS_GRAD, 2, 3 + gradients, infer_grad, nullptr);
-const eng_op kto_op = make_op(PREFERENCE_OP_KTO, 4, 4, infer_kto, gradient_kto);
-const eng_op kto_grad_op = make_op(PREFERENCE_OP_KTO_GRAD, 5, 5, infer_kto_grad, nullptr);
+const eng_op pairs_op = make_op(PREFERENCE_OP_PAIRS, 2, pairs_weights + 1, infer, gradient);
+const eng_op pairs_grad_op = make_op(PREFERENCE_OP_PAIRS_GRAD, 2, pairs_grad_weights + 1, infer_grad, nullptr);
+const eng_op kto_op = make_op(PREFERENCE_OP_KTO, 4, kto_weights + 1, infer_kto, gradient_kto);
+const eng_op kto_grad_op = make_op(PREFERENCE_OP_KTO_GRAD, 5, kto_grad_weights + 1, infer_kto_grad, nullptr);
 const eng_op* const op_list[] = {&pairs_op, &pairs_grad_op, &kto_op, &kto_grad_op};
 
 // The inputs of an op, as all kernels have them.
 class Pairs {
  public:
-  explicit Pairs(const common::Call& c) : Pairs(c, rule_of(c)) {}
-  Pairs(const common::Call& c, const Rule& rule)
-      : wide_(c.in[0].dtype == ENG_F64), rows_(c.in[0].dims[0]), length_(c.in[0].dims[1]), rule_(rule) {}
+  Pairs(const common::Call& c, const Rule& rule, size_t weights)  // the number of that input
+      : wide_(c.in[0].dtype == ENG_F64),
+        rows_(c.in[0].dims[0]),
+        length_(c.in[0].dims[1]),
+        rule_(rule),
+        weights_(weights) {}
 
  protected:
   double read(const void* numbers, int64_t k) const {
@@ -112,13 +117,15 @@ class Pairs {
   Answer answer(const common::Args& a, int64_t row) const {
     const void* logprobs = a.in<char>(0);
     const auto* labels = a.in<int32_t>(1);
-    const auto* reference = a.in<float>(2);
+    const auto *reference = a.in<float>(2), *weights = a.in<float>(weights_);
     Answer out;
+    if (weights) out.weight = 0;
     for (int64_t k = row * length_; k < (row + 1) * length_; ++k) {
       if (labels[k] == ignored) continue;
       ++out.labels;
       out.s += read(logprobs, k);
       if (reference) out.r += double{reference[k]};
+      if (weights) out.weight += double{weights[k]};
     }
     const double n = static_cast<double>(out.labels);
     if (out.labels) out.mean = out.s / n;
@@ -137,21 +144,20 @@ class Pairs {
   const bool wide_;
   const int64_t rows_, length_;
   const Rule rule_;
+  const size_t weights_;
 };
 
 struct PairsKernel : Pairs {
   static constexpr const char* op = PREFERENCE_OP_PAIRS;
-  using Pairs::Pairs;
+  static void check(const common::Call& c) { check_weighted(c, false); }
+  explicit PairsKernel(const common::Call& c) : Pairs(c, rule_of(c), pairs_weights) {}
   void run(const common::Args& a) const {
     std::array<double, sums> sum{};
     each(a, [&](int64_t, const Answer& w, const Answer& l) {
       const Judged judged = judge(rule_, w, l);
-      const std::array<double, sums> add = {judged.loss,
-                                            -w.mean,
-                                            judged.chosen,
-                                            judged.other,
-                                            judged.chosen - judged.other,
-                                            judged.chosen > judged.other ? 1.0 : 0.0};
+      const std::array<double, sums> add = {
+          w.weight * judged.loss, w.weight * -w.mean,           judged.chosen,
+          judged.other,           judged.chosen - judged.other, judged.chosen > judged.other ? 1.0 : 0.0};
       for (uint32_t k = 0; k < sums; ++k) sum[k] += add[k];
     });
     for (uint32_t k = 0; k < sums; ++k) write(a.out<char>(k), 0, sum[k]);
@@ -160,7 +166,8 @@ struct PairsKernel : Pairs {
 
 struct PairsGradKernel : Pairs {
   static constexpr const char* op = PREFERENCE_OP_PAIRS_GRAD;
-  using Pairs::Pairs;
+  static void check(const common::Call& c) { check_weighted(c, true); }
+  explicit PairsGradKernel(const common::Call& c) : Pairs(c, rule_of(c), pairs_grad_weights) {}
   void run(const common::Args& a) const {
     void* const out = a.out<char>(0);
     for (int64_t k = 0; k < rows_ * length_; ++k) write(out, k, 0);
@@ -171,8 +178,9 @@ struct PairsGradKernel : Pairs {
     each(a, [&](int64_t row, const Answer& w, const Answer& l) {
       const Judged judged = judge(rule_, w, l);
       const auto n_w = static_cast<double>(w.labels), n_l = static_cast<double>(l.labels);
-      const double of_w = (by_loss * judged.d_chosen + by_chosen) / (rule_.mean ? n_w : 1.0) - by_nll / n_w;
-      const double of_l = (by_loss * judged.d_other + by_other) / (rule_.mean ? n_l : 1.0);
+      const double loss = w.weight * by_loss, nll = w.weight * by_nll;
+      const double of_w = (loss * judged.d_chosen + by_chosen) / (rule_.mean ? n_w : 1.0) - nll / n_w;
+      const double of_l = (loss * judged.d_other + by_other) / (rule_.mean ? n_l : 1.0);
       for (int64_t k = row * length_; k < (row + 2) * length_; ++k)
         if (labels[k] != ignored) write(out, k, k < (row + 1) * length_ ? of_w : of_l);
     });
@@ -181,8 +189,7 @@ struct PairsGradKernel : Pairs {
 
 class Kto : public Pairs {
  public:
-  static void check(const common::Call& c) { check_kto(c); }
-  explicit Kto(const common::Call& c) : Pairs(c, KtoRule(c).rule()), kto_(c) {}
+  Kto(const common::Call& c, size_t weights) : Pairs(c, KtoRule(c).rule(), weights), kto_(c) {}
 
  protected:
   // use(row of the answer, its labels, what is said of it)
@@ -193,7 +200,8 @@ class Kto : public Pairs {
     const double k = count > 0 ? std::max(0.0, sum / count) : 0.0;
     each(a, [&](int64_t row, const Answer& answer, const Answer&) {
       const bool good = a.in<float>(3)[row * length_] != 0;
-      use(row, judge_alone(kto_.beta, good ? kto_.good : kto_.bad, good, answer.s - answer.r, k));
+      const double weight = answer.weight * (good ? kto_.good : kto_.bad);
+      use(row, judge_alone(kto_.beta, weight, good, answer.s - answer.r, k));
     });
     return k * count;
   }
@@ -204,7 +212,8 @@ class Kto : public Pairs {
 
 struct KtoKernel : Kto {
   static constexpr const char* op = PREFERENCE_OP_KTO;
-  using Kto::Kto;
+  static void check(const common::Call& c) { check_kto(c, false); }
+  explicit KtoKernel(const common::Call& c) : Kto(c, kto_weights) {}
   void run(const common::Args& a) const {
     double loss = 0, right = 0;
     const double k = each_alone(a, [&](int64_t, const Alone& one) { loss += one.loss, right += one.right ? 1 : 0; });
@@ -214,7 +223,8 @@ struct KtoKernel : Kto {
 
 struct KtoGradKernel : Kto {
   static constexpr const char* op = PREFERENCE_OP_KTO_GRAD;
-  using Kto::Kto;
+  static void check(const common::Call& c) { check_kto(c, true); }
+  explicit KtoGradKernel(const common::Call& c) : Kto(c, kto_grad_weights) {}
   void run(const common::Args& a) const {
     void* const out = a.out<char>(0);
     for (int64_t k = 0; k < rows_ * length_; ++k) write(out, k, 0);

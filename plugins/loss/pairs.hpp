@@ -39,9 +39,9 @@ struct Rule {
   PREFERENCE_INLINE bool compares() const { return kind == dpo || kind == ipo || kind == kto; }  // with a reference
 };
 
-// An answer: s, r, the number of its labels, and the mean of their log-probabilities.
+// An answer: s, r, the number of its labels, the mean of their log-probabilities, and the weight of its pair.
 struct Answer {
-  double s = 0, r = 0, mean = 0;
+  double s = 0, r = 0, mean = 0, weight = 1;
   int64_t labels = 0;
 };
 

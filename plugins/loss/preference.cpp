@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss "preference", of pairs of answers or of single ones: pairs.hpp has the formulas.
+#include <array>
+
 #include "../common/model.hpp"
 #include "../common/plugin.hpp"
 #include "engine/loss.h"
@@ -80,7 +82,7 @@ struct Preference {
       model::invalid(rule.kind == preference::kto
                          ? "a micro-batch holds two sequences for each answer: train.micro_batch must be even"
                          : "a micro-batch holds pairs of answers: train.micro_batch must be even");
-    eng_id in[3] = {0, 0, 0};
+    eng_id in[4] = {0, 0, 0, 0};
     b->api->batch(b, "labels", &in[1], error);
     // Only sums over answers are needed, so stored ones will do.
     if (rule.compares() && !(in[2] = eng_offered(b, "reference_logprobs"))) in[2] = eng_offered(b, "reference_sums");
@@ -95,14 +97,18 @@ struct Preference {
                          : "kind = \"kto\" needs the field `desirable`: [data] plugin = \"pairs\" provides it with "
                            "unpaired = true");
     in[0] = eng_label_logprob(b, hidden, weight, in[1]);
-    if (desirable) return trace_kto(b, in, desirable, error);
+    // With weights, the loss is divided by their sum.
+    const eng_id weights = eng_offered(b, "pair_weights");
+    const uint32_t per = weights ? ENG_PER_LABEL : ENG_PER_PAIR;
+    if (desirable) return trace_kto(b, {in[0], in[1], in[2], desirable, weights}, per, error);
     const eng_attr attrs[5] = {{"kind", rule.kind, 0},
                                {"beta", 0, rule.beta},
                                {"margin", 0, rule.margin},
                                {"smoothing", 0, rule.smoothing},
                                {"mean", rule.mean ? 1 : 0, 0}};
+    in[3] = weights;
     eng_id made[6] = {};
-    b->api->emit(b, PREFERENCE_OP_PAIRS, in, in[2] ? 3 : 2, made, 6, attrs, 5, error);
+    b->api->emit(b, PREFERENCE_OP_PAIRS, in, weights ? 4 : in[2] ? 3 : 2, made, 6, attrs, 5, error);
     const bool orpo = rule.kind == preference::orpo;
     const std::pair<std::string, double> terms[6] = {{orpo ? "odds_ratio" : kind, orpo ? rule.beta : 1.0},
                                                      {"nll", nll},
@@ -111,16 +117,15 @@ struct Preference {
                                                      {"rewards.margin", 0},
                                                      {"rewards.accuracy", 0}};
     for (uint32_t k = 0; k < 6; ++k)
-      b->api->term_per(b, made[k], terms[k].first.c_str(), terms[k].second, ENG_PER_PAIR, error);
+      b->api->term_per(b, made[k], terms[k].first.c_str(), terms[k].second, k < 2 ? per : ENG_PER_PAIR, error);
     return made[0];
   }
 
-  eng_id trace_kto(eng_build* b, const eng_id (&in)[3], eng_id desirable, eng_error* error) const {
-    const eng_id all[4] = {in[0], in[1], in[2], desirable};
+  eng_id trace_kto(eng_build* b, const std::array<eng_id, 5>& in, uint32_t per, eng_error* error) const {
     const eng_attr attrs[3] = {{"beta", 0, rule.beta}, {"good", 0, good}, {"bad", 0, bad}};
     eng_id made[3] = {};
-    b->api->emit(b, PREFERENCE_OP_KTO, all, 4, made, 3, attrs, 3, error);
-    b->api->term_per(b, made[0], "kto", 1, ENG_PER_PAIR, error);
+    b->api->emit(b, PREFERENCE_OP_KTO, in.data(), in[4] ? 5 : 4, made, 3, attrs, 3, error);
+    b->api->term_per(b, made[0], "kto", 1, per, error);
     b->api->term_per(b, made[1], "kl", 0, ENG_PER_PAIR, error);
     b->api->term_per(b, made[2], "rewards.accuracy", 0, ENG_PER_PAIR, error);
     return made[0];

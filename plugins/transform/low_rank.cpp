@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-rank adaptation (Hu et al. 2021): beside a linear map y = W x + b runs a path of its own,
 // y + alpha / rank * B A x, with A (rank, inputs) and B (outputs, rank). B begins as zero, so the model begins as it
-// was. The transform is called `lora`; `low_rank` is its older name.
+// was. The transform is called `lora`; `low_rank` is its older name. With `dora`, the rows of W + alpha / rank * B A
+// have trained lengths (Liu et al. 2024): magnitude.hpp.
 #include "../common/model.hpp"
 #include "../common/plugin.hpp"
 #include "engine/transform.h"
+#include "magnitude.hpp"
 
 // clang-format off
 #define LORA_OPTIONS \
@@ -13,6 +15,7 @@
   "ranks = { type = 'strings', default = [], help = 'other ranks for some maps: \"PATTERN=RANK\", the first pattern that matches the name of the map applies' }\n" \
   "alpha = { type = 'float', above = 0, help = 'the path is scaled by alpha / rank; if absent, as the rank of the map' }\n" \
   "rslora = { type = 'bool', default = false, help = 'the path is scaled by alpha / sqrt(rank) instead' }\n" \
+  "dora = { type = 'bool', default = false, help = 'the rows of W + path have trained lengths, which begin as they are (DoRA)' }\n" \
   "dropout = { type = 'float', default = 0.0, min = 0, max = 0.99, help = 'probability with which an input of the path is dropped in training' }\n" \
   "init = { type = 'string', default = 'kaiming', choices = ['kaiming', 'normal'], help = 'of A: uniform up to 1 / sqrt(inputs), or normal with deviation 1 / rank' }\n" \
   "freeze = { type = 'bool', default = true, help = 'the parameters of the model itself keep their values' }\n" \
@@ -21,7 +24,7 @@
 ENG_DESCRIPTION(R"([plugin]
 id = 'eng.low_rank'
 name = 'Low-rank adaptation'
-version = '0.2.0'
+version = '0.3.0'
 license = 'Apache-2.0'
 summary = 'a trained low-rank path beside linear maps'
 
@@ -36,7 +39,20 @@ kind = ')" ENG_TRANSFORM_DRAFT R"('
 name = 'low_rank'
 summary = 'the older name of lora'
 
-)" LORA_OPTIONS)
+)" LORA_OPTIONS R"(
+[[provides]]
+kind = ')" ENG_OPS_DRAFT R"('
+name = 'low_rank'
+devices = ['cpu', 'reference']
+
+[[provides]]
+kind = ')" ENG_KERNELS_DRAFT R"('
+name = 'cpu'
+
+[[provides]]
+kind = ')" ENG_KERNELS_DRAFT R"('
+name = 'reference'
+)")
 // clang-format on
 
 namespace {
@@ -61,6 +77,7 @@ class LowRank {
     alpha_ = read.real_or("alpha", 0);
     root_ = read.flag("rslora");
     dropout_ = read.real("dropout");
+    dora_ = read.flag("dora");
     normal_ = read.text("init") == "normal";
     freeze_ = read.flag("freeze"), export_ = read.flag("export");
     for (const std::string& text : strings(options, "ranks")) read_rank(text);
@@ -100,11 +117,18 @@ class LowRank {
         b, map + ".lora_A.weight", {rank, columns}, flags,
         normal_ ? model::normal(1.0 / divisor) : model::uniform(1.0 / std::sqrt(static_cast<double>(columns))));
     const eng_id up = model::param(b, map + ".lora_B.weight", {rows, rank}, flags, model::constant(0.0));
-    const eng_id x = call.in[0], y = eng_linear(b, x, call.in[1], call.n_in > 2 ? call.in[2] : 0);  // (..., rows)
-    const eng_id low = eng_scale(b, eng_linear(b, eng_dropout(b, x, dropout_), down, 0),
-                                 alpha / (root_ ? std::sqrt(divisor) : divisor));  // (..., rank)
-    const eng_id path = eng_linear(b, low, up, 0);                                 // (..., rows)
-    const eng_id sum = eng_add(b, y, path);
+    const double scale = alpha / (root_ ? std::sqrt(divisor) : divisor);
+    const eng_id x = call.in[0], w = call.in[1], bias = call.n_in > 2 ? call.in[2] : 0;
+    eng_id sum = 0;
+    if (dora_) {
+      // In 16 bits a length would be off by up to 0.4 %. The engine gives it its first value: that of its row.
+      const eng_id m =
+          model::param(b, map + ".lora_magnitude_vector", {rows}, flags | ENG_PARAM_FP32, model::constant(1.0));
+      sum = decomposed(b, {x, w, bias, down, up, m, scale});
+    } else {
+      const eng_id y = eng_linear(b, x, w, bias);  // (..., rows)
+      sum = eng_add(b, y, path(b, eng_dropout(b, x, dropout_), down, up, scale));
+    }
     out[0] = relu ? eng_activation(b, sum, ENG_ACT_RELU) : sum;
   }
 
@@ -114,6 +138,25 @@ class LowRank {
   }
 
  private:
+  static eng_id path(eng_build* b, eng_id x, eng_id down, eng_id up, double scale) {  // (..., rows)
+    return eng_linear(b, eng_scale(b, eng_linear(b, x, down, 0), scale), up, 0);
+  }
+  struct Decomposed {
+    eng_id x, w, bias, down, up, m;
+    double scale;
+  };
+  // W' x + bias, W' having the rows of W + scale B A with the lengths m. With dropout, as in PEFT, the input is dropped
+  // for all that differs from W: W x + bias + (W' - W) dropped(x).
+  eng_id decomposed(eng_build* b, const Decomposed& d) const {
+    const eng_attr attr = {"scale", 0, d.scale};
+    const eng_id matrices[3] = {d.w, d.down, d.up};
+    const eng_id norm = eng_emit1(b, DORA_OP_ROW_NORM, matrices, 3, &attr, 1);  // (rows)
+    const bool drops = dropout_ > 0;
+    const eng_id x = eng_dropout(b, d.x, dropout_), y = eng_linear(b, x, d.w, 0);  // (..., rows)
+    const eng_id in[4] = {eng_add(b, y, path(b, x, d.down, d.up, d.scale)), d.m, norm, drops ? 0 : d.bias};
+    const eng_id turned = eng_emit1(b, DORA_OP_MAGNITUDE, in, 4, nullptr, 0);
+    return drops ? eng_add(b, eng_add(b, eng_linear(b, d.x, d.w, d.bias), eng_scale(b, y, -1.0)), turned) : turned;
+  }
   // The targeted matrix; without one, the first targeted parameter.
   static const eng_transform_param& matrix_of(const eng_transform_call& call) {
     const eng_transform_param *first = call.params, *last = first + call.n_params;
@@ -155,7 +198,7 @@ class LowRank {
   int64_t rank_ = 0;
   std::vector<std::pair<std::string, int64_t>> ranks_;  // patterns of maps
   double alpha_ = 0, dropout_ = 0;                      // alpha 0: as the rank
-  bool root_ = false, all_ = false, normal_ = false, freeze_ = true, export_ = false;
+  bool root_ = false, dora_ = false, all_ = false, normal_ = false, freeze_ = true, export_ = false;
 };
 
 eng_status create(const eng_options* options, void** self, eng_error* error) {
@@ -190,6 +233,8 @@ const char* describe() {
 
 const void* get_interface(const char* kind, const char* name) {
   const common::Asked asked{kind, name};
+  if (asked(ENG_OPS_KIND, "low_rank")) return &dora::ops;
+  if (asked(ENG_KERNELS_KIND, "cpu") || asked(ENG_KERNELS_KIND, "reference")) return &dora::kernels;
   return asked(ENG_TRANSFORM_KIND, "lora") || asked(ENG_TRANSFORM_KIND, "low_rank") ? &table : nullptr;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "engine/comm.h"
+#include "engine/op.h"
 #include "session/config/toml.hpp"
 #include "session/ranks/room.hpp"
 
@@ -99,6 +100,26 @@ void need_kernels(const Registry& registry, const std::string& kind, const std::
               fmt::format("device {} has no kernels for the ops of {} {}: it has them for {}", device, what, name,
                           fmt::join(all, ", ")),
               fmt::format("set device.plugin = \"{}\", and remove {} or give it an amount of memory", all[0], key));
+}
+
+void need_op_kernels(const Registry& registry, const Model& model, const std::string& device) {
+  const auto used = [&](const std::string& plugin) -> std::string {
+    for (const auto& [number, block] : model.templates)
+      for (const Node& node : block.graph.nodes)
+        if (const std::string id = node.op->id; id.starts_with(plugin + ".")) return id;
+    return "";
+  };
+  for (const Candidate& file : registry.candidates())
+    for (const Provided& one : file.description.provides) {
+      const std::vector<std::string> all = texts_in(one.facts, "devices");
+      if (one.kind != ENG_OPS_KIND || all.empty() || std::find(all.begin(), all.end(), device) != all.end()) continue;
+      if (const std::string op = used(file.description.id); !op.empty())
+        throw Error(Exit::environment,
+                    fmt::format("device {} has no kernel for {}: plugin {} has kernels for {}", device, op,
+                                file.description.id, fmt::join(all, ", ")),
+                    fmt::format("set device.plugin = \"{}\", or leave out the option for which {} needs this op",
+                                all[0], file.description.name));
+    }
 }
 
 Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,

@@ -16,13 +16,14 @@ constexpr const char* idle_text = "without adapters they have no effect";  // of
 
 // The names and defaults of a trainer. No default: the key must be given.
 struct Names {
-  const char *trainer, *rank, *targets, *root, *start;
+  const char *trainer, *rank, *targets, *root, *dora, *start;
   std::optional<int64_t> of_rank;
   double dropout;
 };
-const Names trainers[] = {{"axolotl", "lora_r", "lora_target_modules", "peft_use_rslora", "lora_model_dir", {}, 0.0},
-                          {"llamafactory", "lora_rank", "lora_target", "use_rslora", "adapter_name_or_path", 8, 0.0},
-                          {"trl", "lora_r", "lora_target_modules", "use_rslora", "", 16, 0.05}};
+const Names trainers[] = {
+    {"axolotl", "lora_r", "lora_target_modules", "peft_use_rslora", "peft_use_dora", "lora_model_dir", {}, 0.0},
+    {"llamafactory", "lora_rank", "lora_target", "use_rslora", "use_dora", "adapter_name_or_path", 8, 0.0},
+    {"trl", "lora_r", "lora_target_modules", "use_rslora", "use_dora", "", 16, 0.05}};
 
 class Adapter {
  public:
@@ -50,6 +51,8 @@ class Adapter {
     sizes();
     if (const Entry* root = job_.flat.take(names_.root); root && is_on(*root))
       job_.out.set("adapter.rslora", true, *root);
+    if (const Entry* dora = job_.flat.take(names_.dora); dora && is_on(*dora))
+      job_.out.set("adapter.dora", true, *dora);
     init();
     four_bits(asked);
     start(asked);

@@ -20,7 +20,7 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::ve
   info_ = sources_[0]->info();
   if (std::any_of(sources_.begin(), sources_.end(), [](const auto& source) { return source->of().weighted_mean; }))
     for (std::size_t f = 2; f < fields_.size(); ++f)
-      if (fields_[f].name == ENG_FIELD_LOSS_WEIGHTS) weights_ = f;
+      if (is_weight(fields_[f].name)) weights_ = f;
   if (!names_.empty()) add_up(config);
   if (names_.empty()) held_out_ = {{0, info_.validation_samples}};
   open_stored(config);

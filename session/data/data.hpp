@@ -87,7 +87,7 @@ class Data {
   std::optional<StoredReference> stored_;
   std::size_t sums_ = 0;  // the field that it fills
   Mixture mixture_;
-  std::size_t weights_ = 0;            // the field loss_weights, if a source has a weighted mean
+  std::size_t weights_ = 0;            // the field of weights, if a source has a weighted mean
   mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
   mutable std::vector<void*> values_;  // of the sample that is read
   eng_data_info info_{};               // of all sources

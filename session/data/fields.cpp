@@ -33,8 +33,7 @@ std::string wrong_with(const eng_field& field, std::set<std::string>& seen) {
   if (!seen.insert(name).second) return "the field `" + name + "` is listed twice, or needs no listing";
   if (field.dtype != ENG_I32 && field.dtype != ENG_F32)
     return fmt::format("the field `{}` has dtype {}; i32 and f32 are possible", name, field.dtype);
-  const bool counts = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS,
-             factor = name == ENG_FIELD_LOSS_WEIGHTS;
+  const bool counts = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS, factor = is_weight(name);
   if ((counts && field.dtype != ENG_I32) || (factor && field.dtype != ENG_F32))
     return fmt::format("the field `{}` must be {}", name, counts ? "i32" : "f32");
   return "";
@@ -66,6 +65,10 @@ void need_alike(const std::vector<DataSource>& sources, const std::vector<std::v
 }
 
 }  // namespace
+
+bool is_weight(const std::string& field) {
+  return field == ENG_FIELD_LOSS_WEIGHTS || field == pair_weights;
+}
 
 std::vector<Field> provided_fields(const DataSource& source, const std::string& by) {
   if (!source.table.fields) return {};
@@ -99,7 +102,7 @@ Offered offered_fields(const Config& config, Registry& registry, bool generate) 
   for (const auto& fields : of_each)
     for (const Field& field : fields) {
       const bool trains =
-          field.name == ENG_FIELD_SEGMENTS || field.name == ENG_FIELD_POSITIONS || field.name == ENG_FIELD_LOSS_WEIGHTS;
+          field.name == ENG_FIELD_SEGMENTS || field.name == ENG_FIELD_POSITIONS || is_weight(field.name);
       const bool there = index_of(out.fields, field.name) < out.fields.size();
       if (!there && (!generate || !trains)) out.fields.push_back(field);
     }
@@ -110,7 +113,7 @@ bool has_weighted_mean(const Config& config, Registry& registry) {
   if (!config.has_data()) return false;
   for (const DataSource& source : data_sources(config, registry))
     for (const Field& field : provided_fields(source, source.where()))
-      if (source.weighted_mean && field.name == ENG_FIELD_LOSS_WEIGHTS) return true;
+      if (source.weighted_mean && is_weight(field.name)) return true;
   return false;
 }
 
@@ -217,7 +220,7 @@ void FieldCheck::check(std::span<void* const> values, const std::string& source,
   for (size_t f = 2; f < fields_.size(); ++f) {
     const Field& field = fields_[f];
     if (field.limit && f != positions_) ids(f, field.limit, field.ignores);
-    if (field.name != ENG_FIELD_LOSS_WEIGHTS) continue;
+    if (!is_weight(field.name)) continue;
     const auto* weights = static_cast<const float*>(values[f]);
     for (int64_t t = 0; t < length_; ++t)
       if (!std::isfinite(weights[t]) || weights[t] < 0)

@@ -15,6 +15,10 @@ std::vector<Field> provided_fields(const DataSource& source, const std::string& 
 // The fields that [data] provides. `generate`: those that a generated text has. Of several sources, all must provide
 // the same, but loss_weights; throws Error(Exit::usage) if they do not.
 Offered offered_fields(const Config& config, Registry& registry, bool generate);
+// A field of f32: the weight of the pair of samples 2k and 2k + 1 at the first label of 2k, and 0 elsewhere.
+constexpr const char* pair_weights = "pair_weights";
+// True if the mean of the loss is one over the values of this field: loss_weights, pair_weights.
+bool is_weight(const std::string& field);
 // True if a source provides weights and has a mean over them (DataSource::weighted_mean).
 bool has_weighted_mean(const Config& config, Registry& registry);
 

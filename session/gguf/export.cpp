@@ -288,14 +288,15 @@ ExportedGguf export_gguf(const fs::path& checkpoint, const Config& config, const
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
   std::vector<ManifestTensor> exported = stored;
-  std::erase_if(exported, [&](const ManifestTensor& t) {
-    return !t.exported || std::any_of(merged.begin(), merged.end(),
-                                      [&](const Adapter& a) { return t.name == a.a() || t.name == a.b(); });
-  });
+  std::erase_if(exported, [&](const ManifestTensor& t) { return !t.exported || is_of_path(merged, t.name); });
+  const auto paths_of = [&] {
+    return static_cast<size_t>(std::count_if(stored.begin(), stored.end(),
+                                             [&](const ManifestTensor& t) { return is_of_path(merged, t.name); }));
+  };
   std::vector<TensorShape> shapes;
   for (const ManifestTensor& t : exported) shapes.push_back({t.name, t.shape});
   const std::vector<Placed> placed = place_tensors(shapes, gguf, model, type, checkpoint.string());
-  ExportedGguf out{0, placed.size(), stored.size() - exported.size() - 2 * merged.size(), 0, {}};
+  ExportedGguf out{0, placed.size(), stored.size() - exported.size() - paths_of(), 0, {}};
 
   const Keys keys = write_all_keys(gguf, model, tokenizer, model.integer("vocab_size"), to.stem().string(), type);
   out.notes = keys.notes;

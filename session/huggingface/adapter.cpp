@@ -67,7 +67,7 @@ void refuse_other_kinds(const Json& json, const std::string& where) {
                           "trainable_token_indices", "alora_invocation_tokens"})
     if (!empty(json.get(key))) refused(key);
   for (const auto& [key, value] : json.members()) {
-    const bool variant = key.starts_with("use_") && key != "use_rslora";
+    const bool variant = key.starts_with("use_") && key != "use_rslora" && key != "use_dora";
     const bool other = key.ends_with("_config") && key != "eva_config" && key != "megatron_config";
     if ((variant || other) && !empty(value)) refused(key);
   }
@@ -103,6 +103,16 @@ double alpha_of(const Json& json, const std::string& map, double fallback, const
 
 }  // namespace
 
+std::vector<std::string> Adapter::parameters() const {
+  return dora ? std::vector{a(), b(), m()} : std::vector{a(), b()};
+}
+
+bool is_of_path(const std::vector<Adapter>& adapters, const std::string& parameter) {
+  return std::any_of(adapters.begin(), adapters.end(), [&](const Adapter& a) {
+    return parameter == a.a() || parameter == a.b() || (a.dora && parameter == a.m());
+  });
+}
+
 double Adapter::scale() const {
   const auto width = static_cast<double>(rank);
   return alpha / (root ? std::sqrt(width) : width);
@@ -117,6 +127,7 @@ std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorS
     if (!t.name.ends_with(ending_a) || t.shape.size() != 2) continue;
     Adapter adapter{t.name.substr(0, t.name.size() - ending_a.size()), "", t.shape[0]};
     if (!known.count(adapter.b())) continue;
+    adapter.dora = known.count(adapter.m()) != 0;
     adapter.weight = known.count(adapter.map + ".weight") ? adapter.map + ".weight" : adapter.map;
     const auto entry =
         std::find_if(entries.begin(), entries.end(), [&](const Table& table) { return takes_map(table, adapter); });
@@ -138,6 +149,9 @@ std::string peft_name(const std::string& parameter) {
 
 Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorSpec>& parameters,
                  const std::string& base) {
+  if (std::any_of(adapters.begin(), adapters.end(), [&](const Adapter& a) { return a.dora != adapters.front().dora; }))
+    throw Error(Exit::usage, "some paths have `dora` and others have not",
+                "PEFT has one `use_dora` for all; export the model with --merge");
   // With both ways of scaling, all are written in one of them.
   const bool mixed =
       std::any_of(adapters.begin(), adapters.end(), [&](const Adapter& a) { return a.root != adapters.front().root; });
@@ -171,7 +185,7 @@ Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorS
                        {"bias", "none"},
                        {"fan_in_fan_out", false},
                        {"init_lora_weights", true},
-                       {"use_dora", false},
+                       {"use_dora", first.dora},
                        {"modules_to_save", Json()}});
 }
 
@@ -196,7 +210,8 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
   const Json json = parse_json(read_text(json_file, 1u << 20, Exit::checkpoint), where, 8);
   refuse_other_kinds(json, where);
   const double alpha = adapter_number(json, "lora_alpha", where);
-  const bool root = json.get("use_rslora").is_boolean() && json.get("use_rslora").boolean();
+  const auto is_on = [&](const char* key) { return json.get(key).is_boolean() && json.get(key).boolean(); };
+  const bool root = is_on("use_rslora"), dora = is_on("use_dora");
   const SafetensorsFile file(file_name);
 
   const std::vector<TensorSpec> specs(parameters.begin(), parameters.end());
@@ -205,8 +220,11 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
   for (const Adapter& own : adapters_of(config, specs)) {
     Adapter theirs = own;
     theirs.root = root;
+    if (own.dora != dora)
+      problems.push_back(fmt::format("{}: {} there, {} here", own.map, dora ? "with use_dora" : "without use_dora",
+                                     own.dora ? "with dora = true" : "without dora"));
     theirs.alpha = alpha_of(json, own.map, alpha, where);
-    for (const std::string& name : {own.a(), own.b()}) {
+    for (const std::string& name : own.parameters()) {
       wanted.insert(peft_name(name));
       const StoredTensor* stored = file.find(peft_name(name));
       const auto& shape =
@@ -233,9 +251,9 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
         Exit::checkpoint,
         fmt::format("{} does not fit [[transforms]]:\n  {}{}", directory.string(), fmt::join(problems, "\n  "),
                     left ? fmt::format("\n  and {} more", left) : ""),
-        fmt::format("it says r = {}, lora_alpha = {:g}, use_rslora = {}, target_modules = {}: write them as rank, "
-                    "alpha, rslora and targets (\"*.NAME\") of the transform lora",
-                    json.get("r").dump(), alpha, root, json.get("target_modules").dump()));
+        fmt::format("it says r = {}, lora_alpha = {:g}, use_rslora = {}, use_dora = {}, target_modules = {}: write "
+                    "them as rank, alpha, rslora, dora and targets (\"*.NAME\") of the transform lora",
+                    json.get("r").dump(), alpha, root, dora, json.get("target_modules").dump()));
   }
   if (!fill) return;
   constexpr uint64_t tile = 1u << 18;
@@ -253,22 +271,56 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
   }
 }
 
+void LowRankPath::sums(uint64_t row, uint64_t first, std::span<double> out) const {
+  std::fill(out.begin(), out.end(), 0.0);
+  for (uint64_t k = 0; k < rank; ++k) {
+    const double factor = b[row * rank + k];
+    const float* const own = a.data() + k * columns + first;
+    for (uint64_t j = 0; j < out.size(); ++j) out[j] += factor * static_cast<double>(own[j]);
+  }
+}
+
+double LowRankPath::length(uint64_t row, const float* w, std::vector<double>& scratch) const {
+  scratch.resize(columns);
+  sums(row, 0, scratch);
+  double squares = 0;
+  for (uint64_t j = 0; j < columns; ++j) {
+    const double value = static_cast<double>(w[j]) + scale * scratch[j];
+    squares += value * value;
+  }
+  return std::sqrt(squares);
+}
+
 Merged::Merged(const OpenCheckpoint& checkpoint, const std::vector<Adapter>& adapters) {
-  const auto values = [&](const std::string& name) {
-    for (const ManifestTensor& t : checkpoint.manifest.tensors) {
-      if (t.name != name || t.role != kParameterRole) continue;
-      const uint64_t count = element_count(t.shape, t.name);
-      std::vector<char> stored(count * dtype_size(t.dtype));
-      checkpoint.read(t, 0, count, stored.data());
-      std::vector<float> out(count);
-      convert(t.dtype, stored.data(), ENG_F32, out.data(), count);
-      return out;
-    }
+  const auto find = [&](const std::string& name) -> const ManifestTensor& {
+    for (const ManifestTensor& t : checkpoint.manifest.tensors)
+      if (t.name == name && t.role == kParameterRole) return t;
     throw Error(Exit::bug, name + " is not in the checkpoint");
   };
+  const auto read = [&](const ManifestTensor& t, uint64_t first, uint64_t count) {
+    std::vector<char> stored(count * dtype_size(t.dtype));
+    checkpoint.read(t, first, count, stored.data());
+    std::vector<float> out(count);
+    convert(t.dtype, stored.data(), ENG_F32, out.data(), count);
+    return out;
+  };
+  const auto values = [&](const std::string& name) {
+    const ManifestTensor& t = find(name);
+    return read(t, 0, element_count(t.shape, t.name));
+  };
   for (const Adapter& adapter : adapters) {
-    Path path{static_cast<uint64_t>(adapter.rank), 0, adapter.scale(), values(adapter.a()), values(adapter.b())};
+    const auto rank = static_cast<uint64_t>(adapter.rank);
+    Path path{{rank, 0, adapter.scale(), values(adapter.a()), values(adapter.b())}, {}};
     path.columns = path.a.size() / path.rank;
+    if (adapter.dora) {
+      const ManifestTensor& weight = find(adapter.weight);
+      const std::vector<float> m = values(adapter.m());
+      std::vector<double> scratch;
+      for (uint64_t row = 0; row < m.size(); ++row) {
+        const double length = path.length(row, read(weight, row * path.columns, path.columns).data(), scratch);
+        path.factors.push_back(length == 0 ? 0 : static_cast<double>(m[row]) / length);
+      }
+    }
     paths_.emplace(adapter.weight, std::move(path));
   }
 }
@@ -281,14 +333,13 @@ void Merged::add(const std::string& parameter, uint64_t first, std::span<float> 
   for (uint64_t done = 0, n = 0; done < values.size(); done += n) {
     const uint64_t row = (first + done) / path.columns, column = (first + done) % path.columns;
     n = std::min<uint64_t>(path.columns - column, values.size() - done);
-    sums.assign(n, 0);
-    for (uint64_t k = 0; k < path.rank; ++k) {
-      const double b = path.b[row * path.rank + k];
-      const float* a = path.a.data() + k * path.columns + column;
-      for (uint64_t j = 0; j < n; ++j) sums[j] += b * static_cast<double>(a[j]);
+    sums.resize(n);
+    path.sums(row, column, sums);
+    for (uint64_t j = 0; j < n; ++j) {
+      double value = static_cast<double>(values[done + j]) + path.scale * sums[j];
+      if (!path.factors.empty()) value *= path.factors[row];
+      values[done + j] = static_cast<float>(value);
     }
-    for (uint64_t j = 0; j < n; ++j)
-      values[done + j] = static_cast<float>(static_cast<double>(values[done + j]) + path.scale * sums[j]);
   }
 }
 

@@ -9,17 +9,23 @@
 
 namespace eng {
 
-// A linear map y = W x with a path beside it: y + scale * B A x, A (rank, inputs), B (outputs, rank).
+// A linear map y = W x with a path beside it: y + scale * B A x, A (rank, inputs), B (outputs, rank). With DoRA, row i
+// of W + scale * B A is scaled to the length m[i].
 struct Adapter {
   std::string map;  // "model.layers.0.self_attn.q_proj"
   std::string weight;
   int64_t rank = 0;
   double alpha = 0, dropout = 0;
   bool root = false;  // scale is alpha / sqrt(rank) instead of alpha / rank
+  bool dora = false;
   double scale() const;
   std::string a() const { return map + ".lora_A.weight"; }
   std::string b() const { return map + ".lora_B.weight"; }
+  std::string m() const { return map + ".lora_magnitude_vector"; }
+  std::vector<std::string> parameters() const;  // those that it has of these three
 };
+// True if it is one of these parameters.
+bool is_of_path(const std::vector<Adapter>& adapters, const std::string& parameter);
 
 // The paths among the parameters of a model, in their order, with what [[transforms]] says of them. Throws
 // Error(Exit::usage) if one is of no entry there.
@@ -39,20 +45,29 @@ std::filesystem::path adapter_source(const Config& config);
 void load_adapter(const std::filesystem::path& directory, const Config& config,
                   const std::vector<TensorShare>& parameters, const Fill& fill);
 
-// W + scale * B A, for the weights W of a checkpoint.
+// The numbers of a path. Sums are made in f64, in the order of the rank.
+struct LowRankPath {
+  uint64_t rank, columns;
+  double scale;
+  std::vector<float> a, b;
+  // out[j] = (B A)[row, first + j]
+  void sums(uint64_t row, uint64_t first, std::span<double> out) const;
+  // The length of this row of W + scale * B A, as the transform computes it. `w`: the row of W.
+  double length(uint64_t row, const float* w, std::vector<double>& scratch) const;
+};
+
+// W + scale * B A, with DoRA diag(m / lengths of rows) (W + scale * B A), for the weights W of a checkpoint.
 class Merged {
  public:
-  // Reads all paths. Borrows nothing.
+  // Reads all paths, and with DoRA their weights W. Borrows nothing.
   Merged(const OpenCheckpoint& checkpoint, const std::vector<Adapter>& adapters);
   // Adds to elements [first, first + values.size()) of a parameter, if it has a path.
   void add(const std::string& parameter, uint64_t first, std::span<float> values) const;
   bool has(const std::string& parameter) const { return paths_.count(parameter) != 0; }
 
  private:
-  struct Path {
-    uint64_t rank, columns;
-    double scale;
-    std::vector<float> a, b;
+  struct Path : LowRankPath {
+    std::vector<double> factors;  // m / length for each row; none without DoRA
   };
   std::map<std::string, Path> paths_;  // by the name of W
 };

@@ -208,8 +208,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
   for (ManifestTensor& t : stored)  // what is merged is not written beside its map, too
-    if (std::any_of(merged.begin(), merged.end(), [&](const Adapter& a) { return t.name == a.a() || t.name == a.b(); }))
-      t.exported = false;
+    if (is_of_path(merged, t.name)) t.exported = false;
   std::vector<ManifestTensor> exported = stored;
   std::erase_if(exported, [](const ManifestTensor& t) { return !t.exported; });
   std::vector<TensorShape> shapes;
@@ -273,7 +272,7 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
   std::map<std::string, const ManifestTensor*> by_name;
   for (const ManifestTensor& t : stored) {
     by_name[t.name] = &t;
-    if (!t.name.ends_with(".lora_A.weight") && !t.name.ends_with(".lora_B.weight")) model.push_back({t.name, t.shape});
+    if (!is_of_path(adapters, t.name)) model.push_back({t.name, t.shape});
   }
   const Arrangement arranged = arrange(model, pretrained_of(plugin), checkpoint.string());
   Shard shard{"adapter_model.safetensors", {}, {}};
@@ -285,7 +284,7 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
     if (!same)
       throw Error(Exit::usage, a.weight + " is joined or transposed in the files of this model",
                   "PEFT has no adapter for it; export the model with --merge");
-    for (const std::string& own : {a.a(), a.b()})
+    for (const std::string& own : a.parameters())
       shard.tensors.push_back({peft_name(own), dtype, by_name.at(own)->shape});
   }
   shard.header = safetensors_header(shard.tensors, {{"format", "pt"}});
@@ -293,14 +292,14 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
       checkpoint, whole(parameters), [](auto&&...) {}, {}, kParameterRole);  // every byte is checked
   std::vector<Shard> shards;
   shards.push_back(std::move(shard));
-  const Exported out{shards[0].data_bytes(), 2 * adapters.size(), 1, 0, {}, {}};
+  const Exported out{shards[0].data_bytes(), shards[0].tensors.size(), 1, 0, {}, {}};
   const fs::path temporary = new_folder_beside(name);
   try {
     Writer writer(temporary, shards, dtype);
     const OpenCheckpoint in(checkpoint);
     std::vector<char> values, written;
     for (const Adapter& a : adapters)
-      for (const std::string& own : {a.a(), a.b()}) {
+      for (const std::string& own : a.parameters()) {
         const ManifestTensor& t = *by_name.at(own);
         const uint64_t count = element_count(t.shape, t.name);
         values.resize(count * dtype_size(t.dtype)), written.resize(count * dtype_size(dtype));

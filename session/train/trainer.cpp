@@ -13,6 +13,7 @@
 #include "session/planning/estimate.hpp"
 #include "session/planning/peak.hpp"
 #include "session/ranks/exchange.hpp"
+#include "session/train/lengths.hpp"
 
 namespace eng {
 namespace {
@@ -127,10 +128,15 @@ void Trainer::fill_reference() {
 
 void Trainer::initialise(const Weights& weights) {
   const bool begins = reference_begins();
+  std::set<std::string> given;  // parameters that the weights have
+  const Fill noted = [&given, into = fill()](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+    given.insert(t.name);
+    into(t, first, n, data);
+  };
   if (!weights || has_optional(setup_.plan) || begins) executor_.run("init");
-  if (weights) weights(parameters(setup_.plan), fill(), peers());
+  if (weights) weights(parameters(setup_.plan), noted, peers());
   fill_reference();
-  if (weights || reference_.weights) executor_.run("publish");
+  if (begin_lengths(*this, given) || weights || reference_.weights) executor_.run("publish");
   upload_counters(0, 0);
 }
 

@@ -96,6 +96,26 @@ TEST_CASE("pairs that are longer than a sample are refused, cut or left out") {
   CHECK(found);
 }
 
+TEST_CASE("the weight of a pair lies at the first label of its first sample") {
+  const Folder folder;
+  const std::string row = R"({"prompt": "0?", "chosen": "+++0", "rejected": "-0", "weight": 0.5})";
+  folder.write("rows.jsonl", row + "\n");
+  Settings with = settings({"rows.jsonl"});
+  with.numbers["weights"] = 1;
+  Source source(folder, with);
+  REQUIRE(source.error() == "");
+  for (uint64_t k = 0; k < 2; ++k) {
+    const Sample sample = source.read(0, k);
+    const size_t first = letters(sample.labels).find_first_not_of('_');
+    REQUIRE(sample.weights.size() == sample.labels.size());
+    for (size_t t = 0; t < sample.weights.size(); ++t) CHECK(sample.weights[t] == (k == 0 && t == first ? 0.5F : 0.0F));
+  }
+  // They are a part of the data.
+  folder.write("others.jsonl", row.substr(0, row.size() - 4) + "0.75}\n");
+  with.paths = {"others.jsonl"};
+  CHECK(source.info().content_hash != std::string(Source(folder, with).info().content_hash));
+}
+
 TEST_CASE("rows that are no pairs are refused by line") {
   const Folder folder;
   const auto error = [&](const std::string& text) {

@@ -87,13 +87,15 @@ TEST_CASE("frozen matrices are packed once, and keep their codes") {
 
 TEST_CASE("packed weights of every model have the same bits with every strategy, recomputation and tier", "[.slow]") {
   struct Case {
-    const char *model, *precision, *targets;
+    const char *model, *precision, *targets, *more = "";
   };
   for (const Case& c : {Case{"llama", "bf16\nfrozen = 'nf4'", "'*.q_proj', '*.v_proj', '*.down_proj'"},
+                        Case{"llama", "bf16\nfrozen = 'nf4'", "'*.q_proj', '*.down_proj'", "dora = true\n"},
                         Case{"llama-tied", "fp16\nfrozen = 'e4m3'", "'*_proj'"},
                         Case{"opt", "fp32\nfrozen = 'int8'", "'*.fc1', '*.fc2', '*.out_proj'"},
                         Case{"mamba", "bf16_sr\nfrozen = 'nf4_double'", "'*.in_proj', '*.out_proj'"}}) {
     Group group = group_of(c.model, c.precision, c.targets);
+    group.transforms += c.more;
     all_equal(group, draws);
     group.world = 3, group.reduce_per_step = true;
     all_equal(group, {draws[0], draws[3], draws[5]});

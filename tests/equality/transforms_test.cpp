@@ -26,8 +26,10 @@ const std::vector<Draw> draws = {
 }  // namespace
 
 TEST_CASE("a low-rank path has the same bits however it is trained, and the model stays as it was") {
+  const std::string more = GENERATE("", "dora = true\n");
+  CAPTURE(more);
   Group group;
-  group.accumulate = 2, group.transforms = low_rank("'*.q_proj', '*.v_proj', '*.down_proj'");
+  group.accumulate = 2, group.transforms = low_rank("'*.q_proj', '*.v_proj', '*.down_proj'", more);
   const Result result = all_equal(group, {draws[0], draws[3], draws[5]});
   group.steps = 1;
   const Result before = train(group, plan(group, draws[0]), {3});
@@ -47,12 +49,16 @@ TEST_CASE("low-rank paths of every model have the same bits with every strategy,
   struct Case {
     const char *model, *precision, *targets, *more;
   };
-  for (const Case& c : {Case{"llama", "bf16", "'*.q_proj', '*.v_proj', '*.down_proj'", "dropout = 0.1\n"},
-                        Case{"llama-tied", "fp16", "'*_proj'", "freeze = false\n"},
-                        Case{"opt", "fp32", "'*.fc1', '*.fc2', '*.out_proj'", ""},
-                        Case{"mamba", "bf16", "'*.in_proj', '*.x_proj', '*.out_proj'", ""},
-                        Case{"mamba", "fp32", "'all-linear'", "dropout = 0.1\nranks = ['*.dt_proj=1', '*.x_proj=2']\n"},
-                        Case{"mamba2", "fp32", "'all-linear'", ""}}) {
+  for (const Case& c :
+       {Case{"llama", "bf16", "'*.q_proj', '*.v_proj', '*.down_proj'", "dropout = 0.1\n"},
+        Case{"llama-tied", "fp16", "'*_proj'", "freeze = false\n"},
+        Case{"opt", "fp32", "'*.fc1', '*.fc2', '*.out_proj'", ""},
+        Case{"mamba", "bf16", "'*.in_proj', '*.x_proj', '*.out_proj'", ""},
+        Case{"mamba", "fp32", "'all-linear'", "dropout = 0.1\nranks = ['*.dt_proj=1', '*.x_proj=2']\n"},
+        Case{"mamba2", "fp32", "'all-linear'", ""},
+        Case{"llama", "bf16", "'*.q_proj', '*.down_proj'", "dora = true\ndropout = 0.1\n"},
+        Case{"opt", "fp32", "'*.fc1', '*.out_proj'", "dora = true\nfreeze = false\n"},
+        Case{"mamba", "bf16", "'all-linear'", "dora = true\nranks = ['*.dt_proj=1', '*.x_proj=2']\n"}}) {
     Group group;
     group.model = c.model, group.precision = c.precision, group.accumulate = 2;
     group.transforms = low_rank(c.targets, c.more);

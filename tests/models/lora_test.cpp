@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transform `lora` beside PEFT: its adapters are read, and train to its losses.
+// The transform `lora`, also with `dora`, beside PEFT: its adapters are read, and train to its losses.
 #include "from.hpp"
 
 using namespace models;
 
 namespace {
 
-const fs::path lora = goldens.parent_path() / "lora";
+const fs::path lora = goldens.parent_path() / "lora", dora = goldens.parent_path() / "dora";
 
 struct Adapted {
   eng::Config config;
@@ -14,8 +14,8 @@ struct Adapted {
   eng::Device device;
   eng::Executor executor;
 
-  // From the weights of `single` and one of the golden's adapters.
-  Adapted(const nlohmann::json& golden, const std::string& adapter, const std::string& keys)
+  // From the weights of `single` and an adapter.
+  Adapted(const nlohmann::json& golden, const fs::path& adapter, const std::string& keys)
       : config(config_from(goldens / "single", text(golden, adapter, keys))),
         setup(eng::make_setup(config, plugins())),
         device(plugins(), "cpu", config.section("device")),
@@ -36,9 +36,9 @@ struct Adapted {
     executor.upload(setup.plan.table, table.data());
   }
 
-  static std::string text(const nlohmann::json& golden, const std::string& adapter, const std::string& keys) {
+  static std::string text(const nlohmann::json& golden, const fs::path& adapter, const std::string& keys) {
     const nlohmann::json& training = golden["training"];
-    std::string out = "adapter = '" + (lora / adapter).string() + "'\n[[transforms]]\nplugin = 'lora'\n" + keys;
+    std::string out = "adapter = '" + adapter.string() + "'\n[[transforms]]\nplugin = 'lora'\n" + keys;
     out += "[optimizer]\nplugin = 'adamw'\n";
     for (const char* key : {"learning_rate", "beta1", "beta2", "eps", "weight_decay"})
       out += std::string(key) + " = " + training[key].dump() + "\n";
@@ -63,8 +63,10 @@ struct Adapted {
 const std::string fitting =
     "targets = ['all-linear']\nrank = 4\nranks = ['*.down_proj=2']\nalpha = 6.0\nrslora = true\n";
 
-nlohmann::json golden() {
-  return nlohmann::json::parse(std::ifstream(lora / "lora.json"));
+const std::string fitting_dora = fitting + "dora = true\n";
+
+nlohmann::json golden(const fs::path& of = lora) {
+  return nlohmann::json::parse(std::ifstream(of / (of.filename().string() + ".json")));
 }
 
 // The golden's training: the largest difference of a loss, and the largest relative one of a gradient norm.
@@ -72,8 +74,8 @@ struct Deviation {
   double loss = 0, norm = 0;
 };
 
-Deviation deviation(const std::string& adapter, const std::string& keys) {
-  const nlohmann::json about = golden();
+Deviation deviation(const fs::path& adapter, const std::string& keys) {
+  const nlohmann::json about = golden(adapter.parent_path());
   Adapted run(about, adapter, keys);
   Deviation worst;
   for (size_t k = 0; k < about["losses"].size(); ++k) {
@@ -88,32 +90,43 @@ Deviation deviation(const std::string& adapter, const std::string& keys) {
 }  // namespace
 
 TEST_CASE("lora: 20 steps from an adapter of PEFT have its losses", "[lora]") {
-  const Deviation ours = deviation("start", fitting);
+  const auto [of, keys] = GENERATE(table<fs::path, std::string>({{lora, fitting}, {dora, fitting_dora}}));
+  CAPTURE(of);
+  const Deviation ours = deviation(of / "start", keys);
   CHECK(ours.loss < 2e-5);
   CHECK(ours.norm < 2e-4);
-  CHECK(deviation("trained", fitting).loss > 1e-3);  // another start is seen
+  CHECK(deviation(of / "trained", keys).loss > 1e-3);  // another start is seen
 }
 
 TEST_CASE("lora: an adapter that PEFT trained has its loss", "[lora]") {
-  const nlohmann::json about = golden();
-  Adapted run(about, "trained", fitting);
+  const auto [of, keys] = GENERATE(table<fs::path, std::string>(
+      {{lora, fitting}, {dora, fitting_dora}, {dora, fitting_dora + "dropout = 0.3\n"}}));  // eval drops nothing
+  CAPTURE(of, keys);
+  const nlohmann::json about = golden(of);
+  Adapted run(about, of / "trained", keys);
   CHECK(run.loss(about, 0, "eval") == Approx(about["trained_loss"].get<double>()).epsilon(1e-5));
 }
 
 TEST_CASE("lora: an adapter that does not fit the transform is refused", "[lora]") {
   const nlohmann::json about = golden();
-  const auto refused = [&](const std::string& adapter, const std::string& keys) {
+  const auto refused = [&](const fs::path& adapter, const std::string& keys) {
     return eng::test::refusal(eng::Exit::checkpoint, [&] { Adapted(about, adapter, keys); });
   };
   const std::string all = "targets = ['all-linear']\nranks = ['*.down_proj=2']\n";
-  CHECK_THAT(refused("start", all + "rank = 4\nalpha = 6.0\n"), Catch::Contains("scaled by 3 there, by 1.5 here"));
-  CHECK_THAT(refused("start", all + "rank = 8\nalpha = 6.0\nrslora = true\n"),
+  CHECK_THAT(refused(lora / "start", all + "rank = 4\nalpha = 6.0\n"),
+             Catch::Contains("scaled by 3 there, by 1.5 here"));
+  CHECK_THAT(refused(lora / "start", all + "rank = 8\nalpha = 6.0\nrslora = true\n"),
              Catch::Contains("k_proj.lora_A.weight: [4, 16], it must be [8, 16]"));
-  CHECK_THAT(refused("start", "targets = ['*.q_proj']\nrank = 4\nalpha = 6.0\nrslora = true\n"),
+  CHECK_THAT(refused(lora / "start", "targets = ['*.q_proj']\nrank = 4\nalpha = 6.0\nrslora = true\n"),
              Catch::Contains("down_proj.lora_A.weight: unexpected"));
   const eng::test::Scratch scratch;
   fs::copy(lora / "start", scratch / "other");
-  edit(scratch / "other" / "adapter_config.json", "\"use_dora\": false", "\"use_dora\": true");
+  edit(scratch / "other" / "adapter_config.json", "\"use_bdlora\": null", "\"use_bdlora\": true");
   CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { Adapted(about, scratch / "other", fitting); }),
-             Catch::Contains("use_dora is not supported"));
+             Catch::Contains("use_bdlora is not supported"));
+  CHECK_THAT(refused(dora / "start", fitting), Catch::Contains("q_proj: with use_dora there, without dora here") &&
+                                                   Catch::Contains("q_proj.lora_magnitude_vector: unexpected"));
+  CHECK_THAT(refused(lora / "start", fitting_dora),
+             Catch::Contains("q_proj: without use_dora there, with dora = true here") &&
+                 Catch::Contains("q_proj.lora_magnitude_vector: missing"));
 }

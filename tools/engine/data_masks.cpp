@@ -24,6 +24,13 @@ const T* values_of(const Batch& batch, const Data& data, const char* field) {
   return nullptr;
 }
 
+// True if tokens have weights; those of pairs are no factors of their tokens.
+bool weighs(const Data& data) {
+  const auto& fields = data.fields();
+  return data.weighted() && std::any_of(fields.begin(), fields.end(),
+                                        [](const Field& field) { return field.name == ENG_FIELD_LOSS_WEIGHTS; });
+}
+
 // A sample: its positions up to the last label, the end of a document after which the next begins.
 struct Sample {
   const int32_t* tokens;
@@ -36,7 +43,7 @@ struct Sample {
       : tokens(batch.tokens.data()),
         labels(batch.labels.data()),
         segments(values_of<int32_t>(batch, data, ENG_FIELD_SEGMENTS)),
-        weights(data.weighted() ? values_of<float>(batch, data, ENG_FIELD_LOSS_WEIGHTS) : nullptr) {
+        weights(weighs(data) ? values_of<float>(batch, data, ENG_FIELD_LOSS_WEIGHTS) : nullptr) {
     for (std::size_t t = 0; t < static_cast<std::size_t>(data.length()); ++t)
       if (labels[t] != ENG_IGNORE_LABEL) end = t + 1;
   }
@@ -112,17 +119,17 @@ bool print_masks(const Data& data, const Tokenizer* tokenizer) {
       least = std::min(least, sample.weight(t)), most = std::max(most, sample.weight(t));
     }
   }
-  if (none == 0 && !data.weighted()) return false;
+  if (none == 0 && !weighs(data)) return false;
   print_out("trained: {} of {} tokens ({:.1f} %), in {} samples\n", labels, labels + none,
             100 * static_cast<double>(labels) / static_cast<double>(labels + none), samples);
-  if (data.weighted() && labels)
+  if (weighs(data) && labels)
     print_out("weights: {:g} to {:g}, {:.6g} in all, {:.4g} for each of these tokens\n", least, most, weights,
               weights / static_cast<double>(labels));
   for (uint64_t k = 0; k < std::min(shown_samples, samples); ++k) {
     batch.clear();
     data.read(ENG_SPLIT_TRAIN, k, 1, batch);
     print_out("sample {}, trained tokens {}{}:\n", k, isatty(STDOUT_FILENO) ? "in green" : "in {+ +}",
-              data.weighted() ? ", behind | a weight other than 1" : "");
+              weighs(data) ? ", behind | a weight other than 1" : "");
     print_masked(Sample(batch, data), tokenizer);
   }
   return true;

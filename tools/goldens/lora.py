@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/models/lora: an adapter of PEFT for tests/models/hf/single, trained for 20 steps.
+"""Makes tests/models/lora, tests/models/dora: an adapter of PEFT for tests/models/hf/single, trained for 20 steps.
 
     pip install torch transformers safetensors peft      (CPU builds are enough)
-    python tools/goldens/lora.py [OUT_DIR]
+    python tools/goldens/lora.py lora|dora [OUT_DIR]
 
 start       the adapter before training as peft saves it; B is not zero, so that reading it is seen
 trained     the same adapter after training
-lora.json   steps of tokens and labels (2, 16), labels[b, t] being the target of position t; the hyper-parameters of
+KIND.json   steps of tokens and labels (2, 16), labels[b, t] being the target of position t; the hyper-parameters of
             torch.optim.AdamW; per step the mean loss and the gradient norm before clipping; the mean loss of the
             first step's batch with the trained adapter
-All is computed in fp32.
+All is computed in fp32. `dora` is the same with use_dora; its magnitudes are those of the rows of the model, although B
+is not zero.
 """
 
 import json
@@ -30,7 +31,8 @@ STEPS = 20
 
 
 def main():
-    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "lora"
+    kind = sys.argv[1]
+    out = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / kind
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     torch.use_deterministic_algorithms(True)
@@ -38,7 +40,7 @@ def main():
     torch.manual_seed(1)
     base = transformers.AutoModelForCausalLM.from_pretrained(ROOT / "hf" / "single", dtype=torch.float32)
     config = peft.LoraConfig(r=4, lora_alpha=6, use_rslora=True, rank_pattern={"down_proj": 2},
-                             target_modules=TARGETS, task_type="CAUSAL_LM")
+                             target_modules=TARGETS, task_type="CAUSAL_LM", use_dora=kind == "dora")
     model = peft.get_peft_model(base, config)
     trained = [p for p in model.parameters() if p.requires_grad]
     with torch.no_grad():
@@ -83,7 +85,7 @@ def main():
                  losses=losses, grad_norms=norms, trained_loss=after,
                  versions={"torch": torch.__version__, "transformers": transformers.__version__,
                            "peft": peft.__version__})
-    (out / "lora.json").write_text(json.dumps(about) + "\n")
+    (out / f"{kind}.json").write_text(json.dumps(about) + "\n")
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, norms {min(norms):.2f} to {max(norms):.2f}, after {after:.4f}")
 
 

@@ -62,6 +62,11 @@ bf16: true
   CHECK_THAT(notes_of(four), Contains("precision.frozen = \"nf4\" does not quantise them"));
   CHECK(adapter_of(converted(axolotl + "lora\n" + sizes + "peft_init_lora_weights: gaussian\n", "", "a.yml"))
             .at("init") == Value(std::string("normal")));
+  const auto dora = [&](const std::string& flag) {
+    return adapter_of(converted(axolotl + "lora\npeft_use_dora: " + flag + "\n" + sizes, "", "a.yml"));
+  };
+  CHECK(dora("true").at("dora") == Value(true));
+  CHECK(dora("false").count("dora") == 0);
   CHECK_THAT(converted(axolotl + "lora\nlora_model_dir: ./adapter\n" + sizes, "", "a.yml").text,
              Contains("# adapter = \"./adapter\""));
 
@@ -77,8 +82,6 @@ bf16: true
             .at("targets") == Value(Texts{"all-linear"}));
   told("qlora\n" + sizes, "needs load_in_4bit: true");
   told("lora\nload_in_8bit: true\n" + sizes, "the 8 bits of LLM.int8() are not here");
-  told("lora\npeft_use_dora: true\n" + sizes, "adapters have no such setting here");
-  told("lora\npeft_use_dora: true\n" + sizes, "--ignore peft_use_dora");
   told("lora\nlora_modules_to_save:\n  - embed_tokens\n" + sizes, "--ignore lora_modules_to_save");
   told("lora\nloftq_config:\n  loftq_bits: 4\n" + sizes, "adapters have no such setting here");
   told("lora\npeft_init_lora_weights: pissa\n" + sizes, "A is initialised as PEFT does by default");
@@ -110,7 +113,7 @@ TEST_CASE("convert: LoRA and QLoRA of LLaMA-Factory") {
   CHECK_THAT(told("quantization_bit: 4\nquantization_type: fp4\n"), Contains("weights in 4 bits are nf4 here"));
   CHECK_THAT(told("pissa_init: true\n"), Contains("--ignore pissa_init"));
   CHECK_THAT(told("adapter_name_or_path: a,b\n"), Contains("a run starts from one adapter"));
-  CHECK_THAT(told("use_dora: true\n"), Contains("use_dora"));
+  CHECK(adapter_of(from("finetuning_type: lora\nuse_dora: true\n")).at("dora") == Value(true));
 }
 
 TEST_CASE("convert: LoRA and QLoRA of TRL") {
@@ -122,6 +125,8 @@ TEST_CASE("convert: LoRA and QLoRA of TRL") {
   CHECK(usual.at("alpha") == Value(32.0));
   CHECK(usual.at("dropout") == Value(0.05));
   CHECK(adapter_of(from("lora_r: 4\nlora_target_modules: all-linear\n")).at("targets") == Value(Texts{"all-linear"}));
+  CHECK(adapter_of(from("use_dora: true\n")).at("dora") == Value(true));
+  CHECK(usual.count("dora") == 0);
   const Config four = adapter_config(from("load_in_4bit: true\n"));
   CHECK(four.section("precision").string("frozen") == "nf4");
   CHECK(

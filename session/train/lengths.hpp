@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first values of the trained lengths of rows, of transforms `lora` with `dora`.
+#pragma once
+
+#include <set>
+#include <string>
+
+namespace eng {
+
+class Trainer;
+
+// Fills those lengths that are not among `given`, the parameters that this rank has read from weights: with those of
+// the rows of W + scale B A, so that the model begins as it was. W is what compute reads: packed weights are unpacked.
+// All ranks call it together. Returns false if there are none.
+bool begin_lengths(Trainer& trainer, const std::set<std::string>& given);
+
+}  // namespace eng
