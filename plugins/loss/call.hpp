@@ -23,7 +23,7 @@ inline bool same_shape(const eng_desc& a, const eng_desc& b) {
   return a.ndim == 2 && b.ndim == 2 && a.dims[0] == b.dims[0] && a.dims[1] == b.dims[1];
 }
 
-inline void check_pairs(const common::Call& c) {
+inline void check_sequences(const common::Call& c) {
   const eng_desc &logprobs = c.in[0], &labels = c.in[1];
   expect(logprobs.dtype == ENG_F32 || logprobs.dtype == ENG_F64, "log-probabilities must be f32");
   expect(labels.dtype == ENG_I32 && same_shape(logprobs, labels), "labels must be (B, T) i32");
@@ -36,15 +36,32 @@ inline void check_weights(const common::Call& c, size_t k) {
   expect(!c.has(k) || (c.in[k].dtype == ENG_F32 && same_shape(c.in[0], c.in[k])), "weights must be (B, T) f32");
 }
 
-inline void check_weighted(const common::Call& c, bool grad) {
-  check_pairs(c), check_weights(c, grad ? pairs_grad_weights : pairs_weights);
+inline void check_desirable(const common::Call& c) {
+  expect(c.has(2) && c.has(3) && c.in[3].dtype == ENG_F32 && same_shape(c.in[0], c.in[3]),
+         "the reference and `desirable` must be (B, T) f32");
+}
+
+inline void check_pairs(const common::Call& c, bool grad) {
+  check_sequences(c), check_weights(c, grad ? pairs_grad_weights : pairs_weights);
 }
 
 inline void check_kto(const common::Call& c, bool grad) {
-  check_pairs(c);
-  expect(c.has(2) && c.has(3) && c.in[3].dtype == ENG_F32 && same_shape(c.in[0], c.in[3]),
-         "the reference and `desirable` must be (B, T) f32");
-  check_weights(c, grad ? kto_grad_weights : kto_weights);
+  check_sequences(c), check_desirable(c), check_weights(c, grad ? kto_grad_weights : kto_weights);
+}
+
+// For kernels that read no weights. The other inputs at these places are scalars.
+inline void refuse_weights(const common::Call& c, size_t of_op, size_t of_gradient) {
+  for (size_t k : {of_op, of_gradient})
+    if (c.has(k) && same_shape(c.in[0], c.in[k]))
+      throw common::Error{ENG_UNSUPPORTED, "this device has no kernel for weights of pairs"};
+}
+
+inline void check_pairs(const common::Call& c) {
+  check_sequences(c), refuse_weights(c, pairs_weights, pairs_grad_weights);
+}
+
+inline void check_kto(const common::Call& c) {
+  check_sequences(c), check_desirable(c), refuse_weights(c, kto_weights, kto_grad_weights);
 }
 
 // The attributes of the ops of pairs, and of those of kto.

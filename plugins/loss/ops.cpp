@@ -11,7 +11,7 @@ namespace {
 eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
     const common::Call c(*call);
-    check_weighted(c, false);
+    check_pairs(c, false);
     expect(cap >= sums, "the host has no room for the outputs");
     for (uint32_t k = 0; k < sums; ++k) {
       out[k] = {};
@@ -23,7 +23,7 @@ eng_status infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n,
 
 eng_status infer_grad(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   return common::guarded(error, [&] {
-    check_weighted(common::Call(*call), true);
+    check_pairs(common::Call(*call), true);
     expect(cap >= 1, "the host has no room for the output");
     out[0] = call->in[0];
     *n = 1;
@@ -149,7 +149,7 @@ class Pairs {
 
 struct PairsKernel : Pairs {
   static constexpr const char* op = PREFERENCE_OP_PAIRS;
-  static void check(const common::Call& c) { check_weighted(c, false); }
+  static void check(const common::Call& c) { check_pairs(c, false); }
   explicit PairsKernel(const common::Call& c) : Pairs(c, rule_of(c), pairs_weights) {}
   void run(const common::Args& a) const {
     std::array<double, sums> sum{};
@@ -166,7 +166,7 @@ struct PairsKernel : Pairs {
 
 struct PairsGradKernel : Pairs {
   static constexpr const char* op = PREFERENCE_OP_PAIRS_GRAD;
-  static void check(const common::Call& c) { check_weighted(c, true); }
+  static void check(const common::Call& c) { check_pairs(c, true); }
   explicit PairsGradKernel(const common::Call& c) : Pairs(c, rule_of(c), pairs_grad_weights) {}
   void run(const common::Args& a) const {
     void* const out = a.out<char>(0);

@@ -16,7 +16,7 @@ inline model::Init by_inputs(int64_t inputs, double divisor = 1.0) {
   return model::uniform(1.0 / (std::sqrt(static_cast<double>(inputs)) * divisor));
 }
 
-// The residual stream is f32 where compute has 16 bits.
+// `x` as f32 where compute has 16 bits.
 inline eng_id widened(eng_build* b, eng_id x) {
   eng_desc d{};
   if (b->api->shape(b, x, &d, nullptr)) return 0;
@@ -69,11 +69,15 @@ Weights taken(const Config& c, const eng_id* params) {
   return w;
 }
 
-// The output of the template of the embeddings, (B, T, H), or of the head, (1).
-inline eng_id trace_ends(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in, double eps) {
+// The output of the template of the embeddings, (B, T, H), or of the head, (1). `wide`: the residual stream is f32
+// where compute has 16 bits.
+inline eng_id trace_ends(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in, double eps, bool wide) {
   eng_id batch = 0;  // (B, T)
   b->api->batch(b, tmpl == model::embed_template ? "tokens" : "labels", &batch, nullptr);
-  if (tmpl == model::embed_template) return widened(b, eng_embedding(b, batch, params[0]));
+  if (tmpl == model::embed_template) {
+    const eng_id words = eng_embedding(b, batch, params[0]);
+    return wide ? widened(b, words) : words;
+  }
   return eng_head_loss(b, eng_rms_norm(b, in[0], params[1], eps), params[0]);
 }
 

@@ -5,6 +5,7 @@
 #include "engine/model.h"
 #include "engine/op.h"
 #include "engine/plugin.h"
+#include "hybrid/description.hpp"
 
 // clang-format off
 ENG_DESCRIPTION(R"([plugin]
@@ -12,7 +13,7 @@ id = 'eng.mamba'
 name = 'Mamba'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Mamba-1 and Mamba-2 language models and their ops: two scans, the causal convolution, the gated norm'
+summary = 'Mamba-1 and Mamba-2 language models, hybrids of Mamba-2 and attention, and their ops: two scans, the causal convolution, the gated norm'
 
 [[provides]]
 kind = ')" ENG_OPS_DRAFT R"('
@@ -52,7 +53,7 @@ use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_p
 use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution', json = ['use_conv_bias', 'ssm_cfg.conv_bias'] }
 hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish'], help = 'activation of the convolution and of the gate; the two are the same' }
 layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root', json = ['layer_norm_epsilon', 'norm_epsilon'] }
-residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream is f32 in every number format', adjustable = true }
+residual_in_fp32 = { type = 'bool', default = true, help = 'the residual stream is f32 where compute has 16 bits; false: it has 16 bits, too', adjustable = true }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix', json = ['tie_word_embeddings', 'tie_embeddings'] }
 init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }
 initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj and x_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }
@@ -194,7 +195,7 @@ use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_p
 use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution' }
 hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish'], help = 'activation of the convolution; the two are the same' }
 layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root' }
-residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream is f32 in every number format', adjustable = true }
+residual_in_fp32 = { type = 'bool', default = true, help = 'the residual stream is f32 where compute has 16 bits; false: it has 16 bits, too', adjustable = true }
 tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
 init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }
 initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }
@@ -299,5 +300,5 @@ num_hidden_layers = 64
 num_heads = 80
 n_groups = 1
 tie_word_embeddings = true
-)")
+)" HYBRID_FALCON_MAMBA HYBRID_BAMBA HYBRID_GRANITE HYBRID_NEMOTRON HYBRID_FALCON_H1)
 // clang-format on

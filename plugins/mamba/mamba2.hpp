@@ -3,20 +3,17 @@
 
 #include <vector>
 
-#include "../common/model.hpp"
+#include "mixer.hpp"
 
 namespace mamba {
 
 struct Config2 {
-  int64_t vocabulary, hidden, layers, taps;
-  int64_t heads, width, states, groups;  // of a layer; channels of a head, states of a channel
-  double eps, std;                       // of the norms; of new matrices
-  double dt_min, dt_max, dt_floor;       // initial time steps
-  double low, high;                      // limits of time steps
-  bool bias, conv_bias, tied, rescale;
+  int64_t vocabulary, hidden, layers;
+  Mixer mixer;
+  double eps, std;  // of the norms; of new matrices
+  bool tied, rescale;
+  bool wide;          // the residual stream is f32 where compute has 16 bits
   bool hugging_face;  // rules of initialisation: those of transformers; false: those of mamba_ssm
-  int64_t inner() const { return heads * width; }
-  int64_t convolved() const { return inner() + 2 * groups * states; }  // columns of [x | B | C]
 };
 
 class Mamba2 {

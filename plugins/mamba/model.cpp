@@ -14,6 +14,20 @@ using model::Init;
 using model::normal;
 using model::uniform;
 
+// x (B, T, parts N), each of its parts divided by the root of its mean square.
+eng_id normed(eng_build* b, eng_id x, int64_t parts, int64_t n, double eps) {
+  eng_desc d{};
+  if (b->api->shape(b, x, &d, nullptr) != ENG_OK) return 0;
+  const std::vector<float> ones(static_cast<size_t>(n), 1.0f);
+  const eng_desc desc = {ENG_F32, 1, {n}};
+  eng_id weight = 0;
+  b->api->constant(b, &desc, ones.data(), &weight, nullptr);
+  if (d.dtype != ENG_F32) weight = eng_cast(b, weight, d.dtype);
+  if (parts == 1) return eng_rms_norm(b, x, weight, eps);
+  const int64_t divided[2] = {parts, n}, all[1] = {parts * n};
+  return eng_reshape(b, eng_rms_norm(b, eng_reshape(b, x, 2, divided, 2), weight, eps), 2, all, 1);
+}
+
 }  // namespace
 
 // In every block matrices come first, then vectors without weight decay, then parameters that stay f32, so that each
@@ -68,6 +82,10 @@ eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
   const eng_attr at = {.key = "at", .i = c_.rank, .f = 0.0};
   eng_id part[2] = {0, 0};  // (B, T, R) and (B, T, 2N) = [B | C]
   b->api->emit(b, MAMBA_OP_SPLIT, &low, 1, part, 2, &at, 1, nullptr);
+  if (c_.inner_eps > 0) {
+    part[0] = normed(b, part[0], 1, c_.rank, c_.inner_eps);
+    part[1] = normed(b, part[1], 2, c_.states, c_.inner_eps);
+  }
   const eng_id delta = eng_linear(b, part[0], w.dt_proj, 0);  // (B, T, E)
   const eng_id in[10] = {u, delta, w.a_log, part[1], w.d, w.dt_bias, xz, part[0], w.dt_proj, segments};
   eng_id y[2] = {0, 0};  // (B, T, E), and the states from which the backward starts
@@ -80,7 +98,7 @@ std::vector<model::Signature> Model::templates() const {
 }
 
 eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
-  if (tmpl != model::layer_template) return trace_ends(b, tmpl, params, in, c_.eps);
+  if (tmpl != model::layer_template) return trace_ends(b, tmpl, params, in, c_.eps, c_.wide);
   return layer(b, taken<Weights>(c_, params), in[0]);
 }
 

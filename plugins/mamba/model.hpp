@@ -11,7 +11,7 @@ namespace mamba {
 class Model {
  public:
   static constexpr const char* name = "mamba";
-  Model(const eng_options* options, eng_error* error) : c_(read_config(options, error)) {}
+  Model(const eng_options* options, eng_error* error, bool normed = false) : c_(read_config(options, error, normed)) {}
   eng_model_info describe() const;
   void declare(eng_build* b) const;
   std::vector<model::Signature> templates() const;
@@ -22,6 +22,12 @@ class Model {
   struct Weights;  // the parameters of one layer
   eng_id layer(eng_build* b, const Weights& w, eng_id h) const;
   Config c_;
+};
+
+// Falcon-Mamba (Zuo et al. 2024): Mamba with norms of dt, B and C, which have no weights.
+struct FalconMamba : Model {
+  static constexpr const char* name = "falcon_mamba";
+  FalconMamba(const eng_options* options, eng_error* error) : Model(options, error, true) {}
 };
 
 }  // namespace mamba

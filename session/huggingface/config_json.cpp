@@ -232,7 +232,8 @@ struct ConfigReader {
   void window(int64_t positions) {
     const auto& ignore = pretrained_of(plugin).ignore;
     const bool never = std::count(ignore.begin(), ignore.end(), "sliding_window") > 0;
-    const Json *given = at(json, "sliding_window"), *layers = at(json, "layer_types");
+    const Json* given = at(json, "sliding_window");
+    const Json* layers = reads("layer_types") ? nullptr : at(json, "layer_types");
     const auto is = [](const Json& layer, const char* type) { return layer == Json(type); };
     const auto full = [&](const Json& layer) { return is(layer, "full_attention"); };
     const auto known = [&](const Json& layer) { return full(layer) || (!never && is(layer, "sliding_attention")); };

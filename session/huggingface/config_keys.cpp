@@ -138,7 +138,9 @@ const std::vector<Twin>& twins() {
 const char* family_defaults(const std::string& model_type) {
   for (const Twin& twin : twins())
     if (model_type == twin.model_type) return twin.defaults;
-  return model_type == "gemma2" ? R"({"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})" : nullptr;
+  if (model_type == "gemma2") return R"({"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})";
+  if (model_type == "falcon_h1") return R"({"mamba_d_ssm": 1024})";
+  return model_type == "granitemoehybrid" ? R"({"num_local_experts": 8})" : nullptr;
 }
 
 const char* difference_of(const std::string& model_type) {
@@ -149,8 +151,7 @@ const char* difference_of(const std::string& model_type) {
       {"granitemoe", "it is Granite with experts"},
       {"olmo", "it is LLaMA with other norms"},
       {"olmo3", "it is OLMo 2 with windows of attention"},
-      {"stablelm", "it is LLaMA with other norms, and rotary embedding of a part of a head"},
-      {"falcon_mamba", "it is Mamba-1 with norms of B, C and the time step"}};
+      {"stablelm", "it is LLaMA with other norms, and rotary embedding of a part of a head"}};
   for (const auto& [name, what] : families)
     if (model_type == name) return what;
   return nullptr;

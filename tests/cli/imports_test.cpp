@@ -69,29 +69,39 @@ TEST_CASE("Qwen2 is exported to a directory like the one that it was read from",
   }
 }
 
+namespace {
+
+// Exports the model of a directory in tests/models to another one, with the same tensors and the same config.json.
+void comes_back(const std::string& name) {
+  INFO(name);
+  Scratch scratch;
+  const fs::path source = goldens.parent_path() / name;
+  const Result run = run_from(scratch, source, "run");
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "f32"}).exit == 0);
+  CHECK((stored(scratch / "out") == stored(source)));
+  const Json before = Json::parse(read(source / "config.json"));
+  const Json after = Json::parse(read(scratch / "out" / "config.json"));
+  const std::set<std::string> elsewhere = {"rope_parameters",    "dtype",          "transformers_version",
+                                           "classifier_dropout", "hidden_dropout", "embd_pdrop",
+                                           "layer_types",        "sliding_window"};
+  for (const auto& [key, value] : before.items()) {
+    INFO(key);
+    if (!value.is_null() && !elsewhere.count(key)) CHECK(after.at(key) == value);
+  }
+  CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
+}
+
+}  // namespace
+
 TEST_CASE("families are exported to directories like those that they were read from", "[cli][from][.slow]") {
   for (const char* name : {"qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "minicpm", "internlm2",
-                           "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3",
-                           "../hf_mamba2/plain", "../hf_mamba2/groups", "../hf_mamba2/bias"}) {
-    INFO(name);
-    Scratch scratch;
-    const fs::path source = goldens.parent_path() / "hf_families" / name;
-    const Result run = run_from(scratch, source, "run");
-    INFO(run.err);
-    REQUIRE(run.exit == 0);
-    REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "f32"}).exit == 0);
-    CHECK((stored(scratch / "out") == stored(source)));
-    const Json before = Json::parse(read(source / "config.json"));
-    const Json after = Json::parse(read(scratch / "out" / "config.json"));
-    const std::set<std::string> elsewhere = {"rope_parameters",    "dtype",          "transformers_version",
-                                             "classifier_dropout", "hidden_dropout", "embd_pdrop",
-                                             "layer_types",        "sliding_window"};
-    for (const auto& [key, value] : before.items()) {
-      INFO(key);
-      if (!value.is_null() && !elsewhere.count(key)) CHECK(after.at(key) == value);
-    }
-    CHECK(run_from(scratch, scratch / "out", "again").exit == 0);
-  }
+                           "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3"})
+    comes_back(std::string("hf_families/") + name);
+  for (const char* name : {"plain", "groups", "bias"}) comes_back(std::string("hf_mamba2/") + name);
+  for (const char* name : {"falcon_mamba", "bamba", "granitemoehybrid", "nemotron_h", "falcon_h1"})
+    comes_back(std::string("hf_hybrids/") + name);
 }
 
 TEST_CASE("files and folders that are no model are told as what they are", "[cli][from]") {

@@ -29,6 +29,10 @@ std::string model_text(const std::string& model) {
   if (model == "mamba2")
     return "plugin = 'mamba2'\nhidden_size = 32\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 8\nstate_size = 4\n"
            "n_groups = 2\n";
+  if (model == "hybrid")
+    return "plugin = 'bamba'\nhidden_size = 32\nintermediate_size = 24\nnum_hidden_layers = 2\n"
+           "num_attention_heads = 2\nnum_key_value_heads = 1\nattn_layer_indices = [1]\nmamba_n_heads = 8\n"
+           "mamba_n_groups = 2\nmamba_d_state = 4\n";
   if (model == "moe")
     return "plugin = 'qwen3_moe'\nhidden_size = 32\nmoe_intermediate_size = 24\nnum_hidden_layers = 2\n"
            "num_attention_heads = 4\nnum_key_value_heads = 2\nnum_experts = 5\nnum_experts_per_tok = 2\n"

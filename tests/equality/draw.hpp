@@ -17,7 +17,7 @@ namespace equality {
 
 // Settings that fix the numbers of a run.
 struct Group {
-  std::string model = "llama";  // llama, llama-tied, opt, mamba, mamba2, moe, odd, odd-tied, odd-plain
+  std::string model = "llama";  // llama, llama-tied, opt, mamba, mamba2, hybrid, moe, odd, odd-tied, odd-plain
   uint32_t world = 2;
   int64_t accumulate = 1;
   bool reduce_per_step = false;
@@ -28,7 +28,7 @@ struct Group {
   double grad_clip = 0.5;
   int steps = 3;
   std::map<int, Overflow> overflows = {};  // by step, from 0
-  bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, moe
+  bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, hybrid, moe
   std::string transforms = {};             // [[transforms]]
 };
 

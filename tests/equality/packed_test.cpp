@@ -7,7 +7,7 @@
 using namespace equality;
 
 TEST_CASE("packed documents give the same bits under every strategy, recomputed or not", "[packed][.slow]") {
-  for (const char* model : {"llama", "opt", "mamba", "mamba2"})
+  for (const char* model : {"llama", "opt", "mamba", "mamba2", "hybrid"})
     for (const bool per_step : {false, true}) {
       Group g{.model = model, .accumulate = 2, .reduce_per_step = per_step, .packed = true};
       CAPTURE(describe(g));

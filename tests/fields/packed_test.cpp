@@ -27,7 +27,9 @@ const std::string models[] = {
     "max_position_embeddings = 48\ndropout = 0.0\n",
     "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 8\n",
     "plugin = 'mamba2'\nhidden_size = 32\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 8\nstate_size = 8\nn_groups "
-    "= 2\n"};
+    "= 2\n",
+    "plugin = 'bamba'\nhidden_size = 32\nnum_hidden_layers = 2\nattn_layer_indices = [1]\nintermediate_size = 40\n"
+    "num_attention_heads = 4\nnum_key_value_heads = 2\nmamba_n_heads = 8\nmamba_n_groups = 2\nmamba_d_state = 8\n"};
 
 struct Passage {
   std::vector<int32_t> tokens;

@@ -58,6 +58,19 @@ const std::map<std::string, const char*> models = {
     {"olmoe",
      "num_attention_heads = 4\nintermediate_size = 12\nnum_experts = 5\nnum_experts_per_tok = 2\n"
      "initializer_range = 0.2\n"},
+    {"falcon_mamba", "initializer_range = 0.2\n"},
+    {"bamba",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nintermediate_size = 40\nmamba_n_heads = 4\nmamba_d_state = 8\n"
+     "initializer_range = 0.2\n"},
+    {"falcon_h1",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nintermediate_size = 40\nmamba_n_heads = 4\nmamba_d_state = 8\n"
+     "mamba_d_ssm = 32\ninitializer_range = 0.2\n"},
+    {"granitemoehybrid",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nshared_intermediate_size = 40\nmamba_n_heads = 4\n"
+     "mamba_d_state = 8\ninitializer_range = 0.2\n"},
+    {"nemotron_h",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nhead_dim = 8\nintermediate_size = 40\nmamba_num_heads = 4\n"
+     "mamba_head_dim = 8\nssm_state_size = 8\nn_groups = 2\ninitializer_range = 0.2\n"},
     {"gemma2", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 8\ninitializer_range = 0.2\n"},
     {"gemma3", "num_attention_heads = 4\nintermediate_size = 40\nhead_dim = 8\ninitializer_range = 0.2\n"},
 };
@@ -229,7 +242,14 @@ TEST_CASE("families: logits one position at a time are those of the whole forwar
       {"gemma3", "sliding_window = 9\nsliding_window_pattern = 2\nquery_pre_attn_scalar = 8"},
       {"mixtral", ""},
       {"qwen3_moe", "output_router_logits = true"},
-      {"olmoe", "norm_topk_prob = true"}};
+      {"olmoe", "norm_topk_prob = true"},
+      {"falcon_mamba", "mixer_rms_eps = 1e-3\nstate_size = 5"},
+      {"bamba", "attn_layer_indices = [1]\nmamba_n_groups = 2"},
+      {"granitemoehybrid", "layer_types = ['attention', 'mamba', 'attention']\nresidual_multiplier = 0.5"},
+      {"granitemoehybrid", "layer_types = ['mamba', 'attention', 'mamba']\nposition_embedding_type = 'rope'"},
+      {"nemotron_h", "hybrid_override_pattern = 'M*-'\nresidual_in_fp32 = true"},
+      {"falcon_h1", "ssm_multipliers = [0.5, 1.5, 0.8, 1.2, 0.9]\nkey_multiplier = 0.7\nssm_in_multiplier = 1.5"},
+      {"falcon_h1", "mamba_rms_norm = true\nmlp_multipliers = [0.7, 1.3]"}};
   for (const auto& [name, options] : families) {
     INFO(name);
     Sequence sequence(options, "cpu", name);

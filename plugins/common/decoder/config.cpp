@@ -57,6 +57,17 @@ double lengthening(const Rope& rope) {
 
 }  // namespace
 
+std::array<Shape, map_count> map_shapes(const Config& c) {
+  const int64_t a = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  return {{{c.fused() ? a + 2 * kv : a, c.hidden},
+           {kv, c.hidden},
+           {kv, c.hidden},
+           {c.hidden, a},
+           {c.ffn, c.hidden},
+           {c.ffn, c.hidden},
+           {c.hidden, c.ffn}}};
+}
+
 Config read_sizes(const Reader& in, const char* ffn) {
   Config c{};
   c.vocabulary = in.size("vocab_size");

@@ -18,6 +18,7 @@ struct Map {
   bool bias = false;
 };
 constexpr size_t map_count = 7;
+enum : size_t { q, k, v, o, gate, up, down };  // of Config::maps
 
 // The place of the norms of a layer: before its sublayers, behind each residual sum, between a sublayer and the sum, so
 // that the sublayer reads the residual stream itself, or both before a sublayer and between it and the sum.
@@ -80,6 +81,12 @@ struct Config {
   bool gated() const { return maps[4].name != nullptr; }
   bool fused() const { return maps[1].name == nullptr; }
 };
+
+struct Shape {
+  int64_t rows, columns;  // out, in
+};
+// The sizes of Config::maps.
+std::array<Shape, map_count> map_shapes(const Config& c);
 
 // The options that nearly every config.json spells alike, checked; `ffn` is the key of the width of the feed-forward
 // layers. Each query head has its own key and value head. Throws model::Failure(ENG_INVALID) that names the key and

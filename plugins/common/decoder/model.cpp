@@ -18,22 +18,6 @@ namespace {
 constexpr uint32_t second_template = 3;            // see second_kind
 constexpr int64_t most_angles = int64_t{1} << 27;  // values of the table of rotations: a million positions of 128
 
-enum : size_t { q, k, v, o, gate, up, down };  // of Config::maps
-
-struct Shape {
-  int64_t rows, columns;  // out, in
-};
-std::array<Shape, map_count> shapes(const Config& c) {
-  const int64_t a = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  return {{{c.fused() ? a + 2 * kv : a, c.hidden},
-           {kv, c.hidden},
-           {kv, c.hidden},
-           {c.hidden, a},
-           {c.ffn, c.hidden},
-           {c.ffn, c.hidden},
-           {c.hidden, c.ffn}}};
-}
-
 // (B, T, n * size) as (B, T, n, size), and back. In a running sequence the number of positions is another one.
 eng_id by_head(eng_build* b, eng_id x, int64_t n, int64_t size) {
   const int64_t dims[] = {n, size};
@@ -133,7 +117,7 @@ bool Model::second_kind(int64_t layer) const {
 }
 
 // In every block matrices come first and undecayed vectors last, so that each kind is one run of elements.
-void Model::declare(eng_build* b) const {
+eng_id Model::declare_embed(eng_build* b) const {
   const std::string body = c_.body;
   const double std = c_.init_std;
   const eng_id words = model::matrix(b, body + c_.words + ".weight", c_.vocabulary, c_.word_width, std);
@@ -143,8 +127,25 @@ void Model::declare(eng_build* b) const {
         model::matrix(b, body + c_.positions + ".weight", c_.max_positions + c_.position_offset, c_.hidden, std));
   if (c_.projected()) params.push_back(model::matrix(b, body + "project_in.weight", c_.hidden, c_.word_width, std));
   model::block(b, "embed", model::embed_template, params);
+  return words;
+}
 
-  const auto sizes = shapes(c_);
+void Model::declare_head(eng_build* b, eng_id words) const {
+  const std::string body = c_.body;
+  const double std = c_.init_std;
+  std::vector<eng_id> params = {
+      c_.tied ? words : model::matrix(b, std::string(c_.head) + ".weight", c_.vocabulary, c_.word_width, std)};
+  if (c_.projected()) params.push_back(model::matrix(b, body + "project_out.weight", c_.word_width, c_.hidden, std));
+  if (c_.final_norm) declare_norm(b, body + c_.final_norm, params);
+  model::block(b, "head", model::head_template, params);
+}
+
+void Model::declare(eng_build* b) const {
+  const std::string body = c_.body;
+  const double std = c_.init_std;
+  const eng_id words = declare_embed(b);
+  std::vector<eng_id> params;
+  const auto sizes = map_shapes(c_);
   for (int64_t i = 0; i < c_.layers; ++i) {
     const std::string block = model::layer_name(i), prefix = body + block + ".";
     params.clear();
@@ -165,11 +166,7 @@ void Model::declare(eng_build* b) const {
     if (c_.behind_ffn_norm) declare_norm(b, prefix + c_.behind_ffn_norm, params);
     model::block(b, block, second_kind(i) ? second_template : model::layer_template, params);
   }
-
-  params = {c_.tied ? words : model::matrix(b, std::string(c_.head) + ".weight", c_.vocabulary, c_.word_width, std)};
-  if (c_.projected()) params.push_back(model::matrix(b, body + "project_out.weight", c_.word_width, c_.hidden, std));
-  if (c_.final_norm) declare_norm(b, body + c_.final_norm, params);
-  model::block(b, "head", model::head_template, params);
+  declare_head(b, words);
 }
 
 eng_id Model::embed(eng_build* b, const eng_id* params) const {

@@ -44,6 +44,9 @@ class Model {
     eng_id table = 0, positions = 0, segments = 0;
     int64_t window = 0;
   };
+  // The blocks before and behind the layers; `words` are the embeddings, which declare_embed returns.
+  eng_id declare_embed(eng_build* b) const;
+  void declare_head(eng_build* b, eng_id words) const;
   uint32_t norm_params() const;
   void declare_norm(eng_build* b, const std::string& name, std::vector<eng_id>& params) const;
   Norm take_norm(const eng_id*& params) const;

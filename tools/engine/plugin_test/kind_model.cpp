@@ -30,20 +30,31 @@ std::vector<Made> candidates(const Subject& s, const eng_model& table, std::stri
   };
   if (!given("preset"))
     for (const auto& [name, values] : s.one.schema.presets) presets.push_back(name);
+  // With two layers, or, if the model does not take so few, with as many as it has.
+  const auto made = [&](const std::string& preset, bool shallow) {
+    Subject one{s.registry, s.file, s.one, s.given, s.seed, s.rounds, s.scratch};
+    if (!preset.empty()) one.given.insert(one.given.begin(), "model.preset=" + preset);
+    for (const Option& option : s.one.schema.options)
+      if (shallow && option.type == Type::integer && option.key.find("layers") != std::string::npos &&
+          !given(option.key) && (!option.min || *option.min <= 2) && (!option.max || *option.max >= 2))
+        one.given.push_back("model." + option.key + "=2");
+    Made now{one.section(), preset};
+    now.parameters = trace_forward(s.one.name, table, now.options, 1, 2, ENG_F32, false).parameter_count();
+    return now;
+  };
   std::vector<Made> out;
-  for (const std::string& preset : presets) try {
-      Subject one{s.registry, s.file, s.one, s.given, s.seed, s.rounds, s.scratch};
-      if (!preset.empty()) one.given.insert(one.given.begin(), "model.preset=" + preset);
-      for (const Option& option : s.one.schema.options)
-        if (option.type == Type::integer && option.key.find("layers") != std::string::npos && !given(option.key) &&
-            (!option.min || *option.min <= 2) && (!option.max || *option.max >= 2))
-          one.given.push_back("model." + option.key + "=2");
-      Made now{one.section(), preset};
-      now.parameters = trace_forward(s.one.name, table, now.options, 1, 2, ENG_F32, false).parameter_count();
-      out.push_back(std::move(now));
-    } catch (const std::exception& e) {
-      refused += (refused.empty() ? "" : "; ") + (preset.empty() ? "" : "preset " + preset + ": ") + e.what();
-    }
+  for (const std::string& preset : presets) {
+    std::string why;
+    for (const bool shallow : {true, false}) try {
+        out.push_back(made(preset, shallow));
+        why.clear();
+        break;
+      } catch (const std::exception& e) {
+        why = e.what();
+      }
+    if (!why.empty())
+      refused += (refused.empty() ? "" : "; ") + (preset.empty() ? "" : "preset " + preset + ": ") + why;
+  }
   return out;
 }
 

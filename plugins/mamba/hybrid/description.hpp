@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Falcon-Mamba and the hybrids, as parts of the plugin's description. The keys have the names of Hugging Face's
+// config.json.
+#pragma once
+
+#include "../../common/decoder/options.hpp"
+#include "engine/model.h"
+
+// clang-format off
+#define HYBRID_MODEL(id, what) \
+  "[[provides]]\n" \
+  "kind = '" ENG_MODEL_DRAFT "'\n" \
+  "name = '" id "'\n" \
+  "summary = '" what "'\n" \
+  "[provides.options]\n"
+#define HYBRID_FILES(id, class_name, ignore) \
+  "[provides.gguf]\n" \
+  "none = 'llama.cpp knows it; the description here has no names for it yet'\n" \
+  "[provides.pretrained]\n" \
+  "model_type = '" id "'\n" \
+  "architectures = ['" class_name "ForCausalLM', '" class_name "Model']\n" \
+  "ignore = [" ignore "]\n" \
+  "ignore_tensors = ['.rotary_emb.inv_freq']\n"
+#define HYBRID_STEPS \
+  "time_step_limit = { type = 'floats', help = 'shortest and longest time step at any time; absent: no limits. A longest one of 1.7976931348623157e308 is none' }\n"
+#define HYBRID_CHUNK(key, usual) \
+  key " = { type = 'int', default = " #usual ", min = 1, max = 65536, help = 'has no effect; kept because config.json files have it. The kernels have chunks of their own', adjustable = true }\n"
+// The options of read_mixer (options.hpp).
+#define HYBRID_MIXER \
+  "mamba_n_heads = { type = 'int', default = 128, min = 1, max = 65536, help = 'heads of a mixer' }\n" \
+  "mamba_d_head = { type = 'int', min = 1, max = 65536, help = 'channels of a head; absent (auto): the channels of the mixer / mamba_n_heads', json_none = 'auto' }\n" \
+  "mamba_n_groups = { type = 'int', default = 1, min = 1, max = 65536, help = 'groups of heads; those of a group share B and C. A divisor of mamba_n_heads' }\n" \
+  "mamba_d_state = { type = 'int', default = 256, min = 1, max = 4096, help = 'states per channel' }\n" \
+  "mamba_d_conv = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution' }\n" \
+  "mamba_expand = { type = 'int', default = 2, min = 1, max = 1024, help = 'the number of channels of a mixer is mamba_expand x hidden_size' }\n" \
+  "mamba_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution' }\n" \
+  "mamba_proj_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj of the mixers' }\n" \
+  HYBRID_CHUNK("mamba_chunk_size", 256) \
+  HYBRID_STEPS
+#define HYBRID_ACTIVATION \
+  "hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish'], help = 'activation of the convolution and of the gates; the two are the same' }\n"
+#define HYBRID_TIED(words) \
+  "tied = [['lm_head.weight', '" words ".weight']]\n"
+
+#define HYBRID_FALCON_MAMBA \
+  HYBRID_MODEL("falcon_mamba", "Falcon-Mamba: as mamba, with norms of the time step, B and C") \
+  "vocab_size = { type = 'int', default = 50280, min = 1, max = 2147483647, help = 'token ids are below this' }\n" \
+  "hidden_size = { type = 'int', default = 768, min = 1, max = 1048576, help = 'width of the residual stream' }\n" \
+  "num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'number of layers' }\n" \
+  "state_size = { type = 'int', default = 16, min = 1, max = 256, help = 'states per channel' }\n" \
+  "conv_kernel = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution' }\n" \
+  "expand = { type = 'int', default = 2, min = 1, max = 1024, help = 'the number of channels is expand x hidden_size' }\n" \
+  "intermediate_size = { type = 'int', min = 1, max = 4194304, help = 'number of channels; overrides expand. absent: expand x hidden_size' }\n" \
+  "time_step_rank = { type = 'int', min = 1, max = 1048576, help = 'rank of the time step; absent (auto): hidden_size / 16, rounded up', json_none = 'auto' }\n" \
+  "mixer_rms_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root, in the norms of the time step, B and C' }\n" \
+  "time_step_scale = { type = 'float', default = 1.0, min = 0.0, help = 'elements of new dt_proj matrices lie within +-time_step_scale / sqrt(time_step_rank)', adjustable = true }\n" \
+  "time_step_min = { type = 'float', default = 0.001, min = 0.0, help = 'shortest initial time step', adjustable = true }\n" \
+  "time_step_max = { type = 'float', default = 0.1, min = 0.0, help = 'longest initial time step', adjustable = true }\n" \
+  "time_step_floor = { type = 'float', default = 1e-4, min = 0.0, help = 'lower limit of initial time steps', adjustable = true }\n" \
+  "time_step_init_scheme = { type = 'string', default = 'random', choices = ['random', 'constant'], help = 'how new dt_proj matrices are filled', adjustable = true }\n" \
+  "use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj' }\n" \
+  "use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution' }\n" \
+  "hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish'], help = 'activation of the convolution and of the gate; the two are the same' }\n" \
+  "layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root' }\n" \
+  "residual_in_fp32 = { type = 'bool', default = true, help = 'the residual stream is f32 where compute has 16 bits; false: it has 16 bits, too', adjustable = true }\n" \
+  DECODER_TIED(true) \
+  "init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }\n" \
+  "initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj and x_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }\n" \
+  "rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are divided by sqrt(num_hidden_layers); absent: true, or false with init huggingface', adjustable = true }\n" \
+  HYBRID_FILES("falcon_mamba", "FalconMamba", "'use_mambapy', 'use_falcon_mambapy', 'use_associative_scan'") \
+  HYBRID_TIED("backbone.embeddings") \
+  "[provides.pretrained.write]\n" \
+  "intermediate_size = { product = ['expand', 'hidden_size'] }\n" \
+  "[provides.presets]\n" \
+  "'tiny' = { vocab_size = 256, hidden_size = 128, num_hidden_layers = 8 }\n" \
+  "'falcon-mamba-7b' = { vocab_size = 65024, hidden_size = 4096, num_hidden_layers = 64, intermediate_size = 8192, time_step_rank = 256, tie_word_embeddings = false }\n"
+
+#define HYBRID_BAMBA \
+  HYBRID_MODEL("bamba", "Bamba: mixers of Mamba-2, in some layers attention in their place, gated feed-forward layers") \
+  DECODER_SIZE_OPTIONS(128000, 4096, 14336, 32, 32, 262144) \
+  DECODER_GROUPED_HEADS("default = 8, ", "8") \
+  "attn_layer_indices = { type = 'floats', help = 'numbers of the layers that have attention in place of the mixer, counted from 0; absent: none' }\n" \
+  "attn_rotary_emb = { type = 'int', min = 2, max = 65536, help = 'channels of a head that are turned: half of them, and no other number' }\n" \
+  HYBRID_MIXER \
+  HYBRID_ACTIVATION \
+  DECODER_RMS_NORM(1e-5) \
+  DECODER_INIT("o_proj, out_proj and down_proj") \
+  DECODER_TIED(false) \
+  DECODER_BIAS(attention_bias, "q, k, v and o") \
+  DECODER_BIAS(mlp_bias, "gate, up and down") \
+  DECODER_ROPE_OPTIONS \
+  HYBRID_FILES("bamba", "Bamba", "'num_logits_to_keep', 'use_mamba_kernels', 'rope_scaling.mscale', 'rope_parameters.mscale'") \
+  HYBRID_TIED("model.embed_tokens") \
+  "[provides.pretrained.fixed]\n" \
+  DECODER_FIXED \
+  "partial_rotary_factor = 0.5\n" \
+  "'rope_parameters.partial_rotary_factor' = 0.5\n" \
+  "z_loss_coefficient = 0.0\n" \
+  "[provides.pretrained.write]\n" \
+  "attention_dropout = 0.0\n" \
+  "z_loss_coefficient = 0.0\n" \
+  "[provides.presets]\n" \
+  "'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 256, num_hidden_layers = 5, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048, attn_layer_indices = [2], mamba_n_heads = 8, mamba_d_state = 32 }\n" \
+  "'bamba-9b' = { vocab_size = 128256, hidden_size = 4096, intermediate_size = 14336, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8, max_position_embeddings = 262144, attn_layer_indices = [9, 18, 27], mamba_n_heads = 128, mamba_d_state = 128 }\n"
+
+#define HYBRID_GRANITE \
+  HYBRID_MODEL("granitemoehybrid", "Granite 4 without experts: as bamba, with factors of embeddings, sublayers, scores and logits") \
+  "vocab_size = { type = 'int', default = 32000, min = 1, max = 2147483647, help = 'token ids are below this' }\n" \
+  "hidden_size = { type = 'int', default = 4096, min = 2, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads' }\n" \
+  "shared_intermediate_size = { type = 'int', default = 1024, min = 1, max = 4194304, help = 'width of the feed-forward layers' }\n" \
+  "num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'number of layers' }\n" \
+  "num_attention_heads = { type = 'int', default = 32, min = 1, max = 65536, help = 'query heads of a layer' }\n" \
+  "max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }\n" \
+  DECODER_GROUPED_HEADS("", "num_attention_heads") \
+  "layer_types = { type = 'strings', help = 'for each layer linear_attention (or mamba) if it has a mixer, full_attention (or attention) if it has attention; absent: all have mixers' }\n" \
+  "position_embedding_type = { type = 'string', choices = ['rope', 'nope'], help = 'rope: attention turns queries and keys; nope or absent: it does not' }\n" \
+  HYBRID_MIXER \
+  DECODER_FACTOR(embedding_multiplier, 1.0, "factor of the embeddings") \
+  DECODER_FACTOR(attention_multiplier, 1.0, "factor of the products of queries and keys") \
+  DECODER_FACTOR(residual_multiplier, 1.0, "factor of what each sublayer adds to the residual stream") \
+  DECODER_FACTOR(logits_scaling, 1.0, "the logits are divided by it") \
+  HYBRID_ACTIVATION \
+  DECODER_RMS_NORM(1e-6) \
+  DECODER_INIT("o_proj, out_proj and output_linear") \
+  DECODER_TIED(false) \
+  DECODER_BIAS(attention_bias, "q, k, v and o") \
+  DECODER_ROPE_OPTIONS \
+  HYBRID_FILES("granitemoehybrid", "GraniteMoeHybrid", "'intermediate_size', 'num_experts_per_tok', 'router_aux_loss_coef', 'router_jitter_noise', 'init_method', 'rope_scaling.mscale', 'rope_parameters.mscale'") \
+  HYBRID_TIED("model.embed_tokens") \
+  "split = [{ from = 'model.layers.*.shared_mlp.input_linear.weight', to = ['model.layers.*.shared_mlp.gate_proj.weight', 'model.layers.*.shared_mlp.up_proj.weight'] }]\n" \
+  "[provides.pretrained.fixed]\n" \
+  DECODER_FIXED DECODER_WHOLE_HEADS \
+  "num_local_experts = 0\n" \
+  "normalization_function = 'rmsnorm'\n" \
+  "[provides.pretrained.write]\n" \
+  "attention_dropout = 0.0\n" \
+  "num_local_experts = 0\n" \
+  "[provides.presets]\n" \
+  "'tiny' = { vocab_size = 256, hidden_size = 128, shared_intermediate_size = 256, num_hidden_layers = 5, num_attention_heads = 4, num_key_value_heads = 2, layer_types = ['mamba', 'mamba', 'attention', 'mamba', 'mamba'], mamba_n_heads = 8, mamba_d_state = 32, embedding_multiplier = 12.0, attention_multiplier = 0.03125, residual_multiplier = 0.246, logits_scaling = 3.0, tie_word_embeddings = true }\n"
+
+#define HYBRID_NEMOTRON \
+  HYBRID_MODEL("nemotron_h", "Nemotron-H without experts: layers that are a mixer of Mamba-2, attention without positions, or a feed-forward layer with a squared relu") \
+  "hybrid_override_pattern = { type = 'string', help = 'a letter for each layer: M for a mixer, * for attention, - for a feed-forward layer' }\n" \
+  "layers_block_type = { type = 'strings', help = 'the same as a list of linear_attention (or mamba), full_attention (or attention) and mlp' }\n" \
+  "num_hidden_layers = { type = 'int', min = 1, max = 4096, help = 'number of layers, which the pattern has, too' }\n" \
+  "vocab_size = { type = 'int', default = 131072, min = 1, max = 2147483647, help = 'token ids are below this' }\n" \
+  "hidden_size = { type = 'int', default = 4096, min = 1, max = 1048576, help = 'width of the residual stream' }\n" \
+  "intermediate_size = { type = 'int', default = 21504, min = 1, max = 4194304, help = 'width of the feed-forward layers' }\n" \
+  "num_attention_heads = { type = 'int', default = 32, min = 1, max = 65536, help = 'query heads of a layer' }\n" \
+  DECODER_GROUPED_HEADS("default = 8, ", "8") \
+  "head_dim = { type = 'int', default = 128, min = 1, max = 65536, help = 'size of one head of attention', json = ['head_dim', 'attention_head_dim'] }\n" \
+  "max_position_embeddings = { type = 'int', default = 4096, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }\n" \
+  "mamba_num_heads = { type = 'int', default = 128, min = 1, max = 65536, help = 'heads of a mixer', json = ['mamba_num_heads', 'mamba_n_heads'] }\n" \
+  "mamba_head_dim = { type = 'int', default = 64, min = 1, max = 65536, help = 'channels of a head of a mixer' }\n" \
+  "ssm_state_size = { type = 'int', default = 128, min = 1, max = 4096, help = 'states per channel' }\n" \
+  "n_groups = { type = 'int', default = 8, min = 1, max = 65536, help = 'groups of heads; those of a group share B and C. A divisor of mamba_num_heads', json = ['n_groups', 'mamba_n_groups'] }\n" \
+  "conv_kernel = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution', json = ['conv_kernel', 'mamba_d_conv'] }\n" \
+  HYBRID_CHUNK("chunk_size", 128) \
+  "time_step_min = { type = 'float', default = 0.001, above = 0.0, help = 'shortest time step, initially and at any time', json = ['time_step_min', 'mamba_dt_min'] }\n" \
+  "time_step_max = { type = 'float', default = 0.1, above = 0.0, help = 'longest initial time step', json = ['time_step_max', 'mamba_dt_max'], adjustable = true }\n" \
+  "time_step_floor = { type = 'float', default = 1e-4, above = 0.0, help = 'lower limit of initial time steps', json = ['time_step_floor', 'mamba_dt_init_floor'], adjustable = true }\n" \
+  "time_step_limit = { type = 'floats', help = 'shortest and longest time step, which must be none: 0 and 1.7976931348623157e308. time_step_min is the limit', json = ['time_step_limit', 'mamba_dt_limit'] }\n" \
+  "use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj of the mixers' }\n" \
+  "use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution', json = ['use_conv_bias', 'mamba_conv_bias'] }\n" \
+  DECODER_BIAS(mlp_bias, "up and down") \
+  "layer_norm_epsilon = { type = 'float', default = 1e-5, above = 0.0, max = 1.0, help = 'added to the mean square before the root', json = ['layer_norm_epsilon', 'rms_norm_eps'] }\n" \
+  "residual_in_fp32 = { type = 'bool', default = false, help = 'the residual stream is f32 where compute has 16 bits; false: it has 16 bits, too', adjustable = true }\n" \
+  "initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices', adjustable = true }\n" \
+  "rescale_prenorm_residual = { type = 'bool', default = true, help = 'new out_proj matrices are drawn by their width and divided by sqrt(number of layers)', adjustable = true }\n" \
+  DECODER_TIED(false) \
+  HYBRID_FILES("nemotron_h", "NemotronH", "'expand', 'mamba_expand', 'time_step_rank', 'num_logits_to_keep', 'use_mamba_kernels', 'mamba_ssm_cache_dtype', 'n_routed_experts', 'n_shared_experts', 'num_experts_per_tok', 'moe_intermediate_size', 'moe_shared_expert_intermediate_size', 'moe_latent_size', 'moe_shared_expert_overlap', 'routed_scaling_factor', 'n_group', 'topk_group', 'norm_topk_prob', 'mtp_layers_block_type', 'mtp_hybrid_override_pattern'") \
+  "rename = [['model.', 'backbone.'], ['backbone.embedding.', 'backbone.embeddings.']]\n" \
+  HYBRID_TIED("backbone.embeddings") \
+  "[provides.pretrained.fixed]\n" \
+  "attention_bias = false\n" \
+  "attention_dropout = 0.0\n" \
+  "mamba_hidden_act = ['silu', 'swish']\n" \
+  "mamba_proj_bias = false\n" \
+  "mlp_hidden_act = 'relu2'\n" \
+  "[provides.pretrained.write]\n" \
+  "attention_bias = false\n" \
+  "attention_dropout = 0.0\n" \
+  "mamba_hidden_act = 'silu'\n" \
+  "mamba_proj_bias = false\n" \
+  "mlp_hidden_act = 'relu2'\n" \
+  "num_nextn_predict_layers = 0\n" \
+  "[provides.presets]\n" \
+  "'tiny' = { hybrid_override_pattern = 'M-M*-M-', vocab_size = 256, hidden_size = 128, intermediate_size = 384, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32, max_position_embeddings = 2048, mamba_num_heads = 8, mamba_head_dim = 32, ssm_state_size = 32, n_groups = 2 }\n" \
+  "'nemotron-h-8b' = { hybrid_override_pattern = 'M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-', max_position_embeddings = 8192 }\n"
+
+#define HYBRID_FALCON_H1 \
+  HYBRID_MODEL("falcon_h1", "Falcon-H1: attention and a mixer of Mamba-2 side by side in every layer, and factors of nearly everything") \
+  DECODER_SIZE_OPTIONS(128000, 4096, 14336, 32, 32, 8192) \
+  DECODER_GROUPED_HEADS("default = 8, ", "8") \
+  "head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head of attention, even; absent: hidden_size / num_attention_heads' }\n" \
+  "mamba_d_ssm = { type = 'int', min = 1, max = 4194304, help = 'channels of a mixer; absent: mamba_expand x hidden_size' }\n" \
+  HYBRID_MIXER \
+  "mamba_rms_norm = { type = 'bool', default = false, help = 'a norm of the output of the scan; false: the gate alone' }\n" \
+  "mamba_norm_before_gate = { type = 'bool', default = true, help = 'that norm is before the gate, not behind it; without effect unless mamba_rms_norm = true' }\n" \
+  "projectors_bias = { type = 'bool', default = false, help = 'bias on out_proj of the mixers; that of mamba_proj_bias is on in_proj alone' }\n" \
+  DECODER_FACTOR(embedding_multiplier, 1.0, "factor of the embeddings") \
+  DECODER_FACTOR(lm_head_multiplier, 1.0, "factor of the logits") \
+  DECODER_FACTOR(key_multiplier, 1.0, "factor of the keys") \
+  DECODER_FACTOR(attention_in_multiplier, 1.0, "factor of what attention reads") \
+  DECODER_FACTOR(attention_out_multiplier, 1.0, "factor of what attention adds") \
+  DECODER_FACTOR(ssm_in_multiplier, 1.0, "factor of what the mixer reads") \
+  DECODER_FACTOR(ssm_out_multiplier, 1.0, "factor of what the mixer adds") \
+  "ssm_multipliers = { type = 'floats', help = 'factors of the columns of in_proj: of the gate, x, B, C and the time steps; absent: ones' }\n" \
+  "mlp_multipliers = { type = 'floats', help = 'factors of the gate and of the output of the feed-forward layer; absent: ones' }\n" \
+  HYBRID_ACTIVATION \
+  DECODER_RMS_NORM(1e-5) \
+  DECODER_INIT("o_proj, out_proj and down_proj") \
+  DECODER_TIED(false) \
+  DECODER_BIAS(attention_bias, "q, k, v and o") \
+  DECODER_BIAS(mlp_bias, "gate, up and down") \
+  DECODER_ROPE_OPTIONS \
+  HYBRID_FILES("falcon_h1", "FalconH1", "'num_logits_to_keep', 'use_mamba_kernels', 'rope_scaling.mscale', 'rope_parameters.mscale'") \
+  HYBRID_TIED("model.embed_tokens") \
+  "[provides.pretrained.fixed]\n" \
+  DECODER_FIXED DECODER_WHOLE_HEADS \
+  "[provides.pretrained.write]\n" \
+  "attention_dropout = 0.0\n" \
+  "[provides.presets]\n" \
+  "'tiny' = { vocab_size = 256, hidden_size = 128, intermediate_size = 256, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048, mamba_n_heads = 4, mamba_d_ssm = 128, mamba_d_state = 32 }\n"
+// clang-format on
