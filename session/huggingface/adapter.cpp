@@ -220,7 +220,7 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
   for (const Adapter& own : adapters_of(config, specs)) {
     Adapter theirs = own;
     theirs.root = root;
-    if (own.dora != dora)
+    if (own.dora != dora && problems.empty())  // one line says it of all
       problems.push_back(fmt::format("{}: {} there, {} here", own.map, dora ? "with use_dora" : "without use_dora",
                                      own.dora ? "with dora = true" : "without dora"));
     theirs.alpha = alpha_of(json, own.map, alpha, where);

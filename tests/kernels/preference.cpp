@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "kernel_harness.hpp"
-#include "plugins/loss/call.hpp"
 #include "tests/paths.hpp"
 
 using namespace kernels_test;
@@ -225,37 +224,4 @@ TEST_CASE("sequences without a partner and other types are refused") {
   device.kernels = preference_kernels("cpu");
   const std::vector<eng_attr> none;
   CHECK_THROWS_AS(device.run(pairs_op, {Tensor(ENG_F32, {2, 3}), Tensor(ENG_I32, {2, 3})}, sums, none), Failure);
-}
-
-TEST_CASE("kernels that read no weights of pairs refuse them") {
-  eng_desc table{}, labels{}, sum{};
-  table.dtype = sum.dtype = ENG_F32, labels.dtype = ENG_I32;
-  table.ndim = labels.ndim = 2, table.dims[0] = labels.dims[0] = 4, table.dims[1] = labels.dims[1] = 6;
-  const auto refuses = [](const std::vector<eng_desc>& in, void (*check)(const common::Call&)) {
-    eng_call call{};
-    call.struct_size = sizeof call, call.in = in.data(), call.n_in = static_cast<uint32_t>(in.size());
-    try {
-      check(common::Call(call));
-      return false;
-    } catch (const common::Error& e) {
-      CHECK(e.status == ENG_UNSUPPORTED);
-      CHECK_THAT(e.text, Catch::Contains("weights of pairs"));
-      return true;
-    }
-  };
-  const std::vector<eng_desc> pairs = {table, labels, table}, kto = {table, labels, table, table};
-  const auto with = [](std::vector<eng_desc> in, size_t sums, const eng_desc& one, const eng_desc& last) {
-    in.insert(in.end(), sums, one), in.push_back(last);
-    return in;
-  };
-  const eng_desc absent{};
-  using preference::check_kto, preference::check_pairs;
-  CHECK_FALSE(refuses(with(pairs, 0, sum, absent), check_pairs));
-  CHECK(refuses(with(pairs, 0, sum, table), check_pairs));
-  CHECK_FALSE(refuses(with(pairs, 5, sum, absent), check_pairs));
-  CHECK(refuses(with(pairs, 5, sum, table), check_pairs));
-  CHECK_FALSE(refuses(with(kto, 0, sum, absent), check_kto));
-  CHECK(refuses(with(kto, 0, sum, table), check_kto));
-  CHECK_FALSE(refuses(with(kto, 1, sum, absent), check_kto));
-  CHECK(refuses(with(kto, 1, sum, table), check_kto));
 }

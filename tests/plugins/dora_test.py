@@ -147,6 +147,9 @@ def check_files(engine):
     assert "some paths have `dora` and others have not" in text, text
     plan = engine("plan", "config.toml", "adapter.dora=true")
     assert "adds 42 tensors" in plan, plan
+    text = engine("plan", "config.toml", "adapter.dora=true", "device.describe=rtx4090", expect=3)
+    assert "device cuda has no kernel for eng.low_rank.row_norm/1" in text, text
+    engine("plan", "config.toml", "device.describe=rtx4090")
 
 
 def main():

@@ -2,6 +2,8 @@
 // checkpoint.second: copies of checkpoints, and runs that go on from them.
 #include <sys/mount.h>
 
+#include <fstream>
+
 #include "training.hpp"
 
 using namespace cli;
