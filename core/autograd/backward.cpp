@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/trace/composite.hpp"
 #include "core/trace/gradient.hpp"
-#include "engine/ops.h"
+#include "engine/ops_parallel.h"
 
 namespace eng {
 namespace {
@@ -127,6 +127,9 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
   for (size_t n = block.forward; n-- > 0;) {
     Node node = graph.nodes[n];
     const std::string id = node.op->id;
+    for (Id o : node.out)
+      if (const auto sum = block.summed.find(o); sum != block.summed.end() && state.of[o])
+        state.of[o] = state.emit(op(ENG_OP_GROUP_SUM), {state.of[o]}, sum->second)[0];
     const auto in_loss = [&](Id o) { return state.weights.count(o) > 0; };
     const bool is_loss = last && std::any_of(node.out.begin(), node.out.end(), in_loss);
     const bool fused = node.op->fused_grad && is_loss;

@@ -102,7 +102,7 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
                  : plan_.in_storage(to) ? plan_.buffer(to.buffer).arena
                                         : 0;
   call.on_host = !call.storage && plan_.in_tier(to) && (plan_.in_tier(from) || op.id != std::string_view(ENG_OP_COPY));
-  const Queue queue = queue_of(call, from, to);
+  const Queue queue = op.collective ? between_ranks : queue_of(call, from, to);
   if (queue != Queue::compute && queue != Queue::host) call.parallel = traits_.overlapped;
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
@@ -228,7 +228,10 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
     if (group < 1 || group > static_cast<int64_t>(ranks_.groups.size()))
       throw fault("{}: there is no group {}", op.id, group);
     if (together) throw fault("it emits {}; {}", op.id, together);
-    attrs.list.push_back({"members", static_cast<int64_t>(ranks_.group(static_cast<Id>(group)).size()), 0});
+    const Id id = group == data_group ? everyone : static_cast<Id>(group);
+    std::erase_if(attrs.list, [](const Attr& a) { return a.key == "group"; });
+    attrs.list.insert(attrs.list.begin(), {{"group", id, 0}});
+    attrs.list.push_back({"members", static_cast<int64_t>(ranks_.group(id).size()), 0});
   }
   std::string wrong = infer(op, shapes, attrs, made);
   if (!wrong.empty()) throw fault("{}: {}", op.id, wrong);

@@ -71,6 +71,8 @@ class Emitter {
   uint32_t tier_of(const View& view) const { return plan_.in_tier(view) ? plan_.buffer(view.buffer).arena : 0; }
   // The segment that actions are appended to.
   const Segment& segment() const { return plan_.programs.back().segments.back(); }
+  // The queue of collectives: one, so that all ranks run them in one order.
+  Queue between_ranks = Queue::compute;
   // From now on, collectives work on copies of their input and output in that arena.
   void stage_collectives(uint32_t arena);
 
@@ -111,15 +113,16 @@ Written written(const Segment& segment, size_t first, const View& view);
 class EmittingBuilder final : public Builder {
  public:
   EmittingBuilder(Emitter& emitter, const Ranks& ranks, std::string name, Line line = Line::communication)
-      : emitter_(emitter), ranks_(ranks), name_(std::move(name)), line_(line) {}
+      : everyone(ranks.data()), emitter_(emitter), ranks_(ranks), name_(std::move(name)), line_(line) {}
   // Adds a view that the plugin may read, and write if `writable`. Returns its id; 0 for an absent view.
   Id add(const View& view, bool writable = false);
   eng_desc shape(Id value) override { return view(value).desc; }
-  World world() override { return ranks_.world; }
+  World world() override { return ranks_.data_world(); }
   Id slice(Id value, uint64_t first, uint64_t count) override;
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
 
   const View& view(Id id) const;
+  Id everyone;                     // the group that it calls `data_group`
   const char* together = nullptr;  // why no collective may be emitted; null: one may
 
  private:

@@ -26,7 +26,7 @@ Exchange::Exchange(const PlanRequest& request, Plan& plan, Emitter& emitter)
     host = both.host;
     return both.device;
   };
-  if (!traits_.collectives_on_device && !plan_.ranks.single()) emit_.stage_collectives(1);
+  if (!traits_.collectives_on_device && plan_.ranks.world.size > 1) emit_.stage_collectives(1);
   const int64_t a = request.accumulate, b = model.micro_batch, t = model.sequence_length;
   for (const Field& field : model.fields) {
     plan_.fields.push_back({field.name, {}});

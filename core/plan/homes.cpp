@@ -155,10 +155,12 @@ Home Homes::make_state(size_t state, size_t u) {
 void Homes::make_tensors() {
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = unit_of(p);
-    const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
+    const auto add = [&](const std::string& role, const Home& home, const eng_desc& mine) {
+      eng_desc desc = model_.params[p].whole(mine);
       desc.dtype = home.packed ? ENG_F32 : home.view.desc.dtype;
+      const Parameter& param = model_.params[p];
       plan_.tensors.push_back(
-          {model_.params[p].name, role, desc, home.part, ranges(home, p), model_.params[p].flags, home.packed});
+          {param.name, role, desc, home.part, ranges(home, p), param.flags, home.packed, param.cut.count > 1});
     };
     const eng_desc& own = model_.params[p].desc;
     add("parameter", master[u], own);

@@ -140,8 +140,9 @@ void Moves::add(size_t u, const std::vector<Move>& way, const View& from, const 
   }
 }
 
-View Moves::collective(const char* id, const View& from, const View& to) {
+View Moves::collective(const char* id, const View& from, const View& to, bool all) {
   EmittingBuilder builder(emit_, plan_.ranks, "exchange");
+  if (all) builder.everyone = 1;
   const Id in = builder.add(from);
   const Id out = builder.emit(op(id), {in}, {builder.add(to, true)}, {{{"group", data_group, 0}}})[0];
   return builder.view(out);

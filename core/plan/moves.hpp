@@ -36,13 +36,13 @@ class Moves {
   }
   // Packs or rounds initial values of unit u.
   void narrow(size_t u, const View& from, const View& to) { move(r_.precision, ENG_ROLE_WEIGHT, u, 0, from, 0, to, 0); }
-  // A collective over all ranks. Returns `to`, or a new value if `to` is absent.
-  View collective(const char* id, const View& from, const View& to);
+  // A collective over the data ranks, or over `all`. Returns `to`, or a new value if `to` is absent.
+  View collective(const char* id, const View& from, const View& to, bool all = false);
   // Puts the actions that `emit` emits on the communication queue, beside the computation, if ranks take part in them.
   template <class F>
   void between_ranks(F emit, bool take_part = true) {
     if (!take_part) return emit();
-    const Queue before = emit_.on(r_.overlap && !plan_.ranks.single() ? Queue::comm : Queue::compute);
+    const Queue before = emit_.on(emit_.between_ranks);
     emit();
     emit_.on(before);
   }

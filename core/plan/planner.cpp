@@ -3,6 +3,7 @@
 
 #include "core/plan/blocks.hpp"
 #include "core/plan/hooks.hpp"
+#include "core/plan/initial.hpp"
 #include "core/plan/observe.hpp"
 #include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
@@ -30,6 +31,7 @@ class Planner {
         moves_(request, plan_, emit_, homes_, own_),
         update_(request, plan_, emit_, homes_, own_, moves_, observing_),
         hooks_(request, plan_, emit_) {
+    if (r_.overlap && r_.ranks.world.size > 1) emit_.between_ranks = Queue::comm;
     observing_.start(homes_, exchange_);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const size_t u = homes_.unit_of(p);
@@ -38,7 +40,7 @@ class Planner {
   }
 
   Plan make() {
-    emit_init();
+    emit_initial(r_, plan_, emit_, homes_, moves_);
     emit_train();
     if (r_.offload.update_late) {
       emit_.begin_whole(late_update);
@@ -123,47 +125,6 @@ class Planner {
   }
 
   // ---- programs --------------------------------------------------------------------------------------
-  void emit_init() {
-    emit_.begin_whole("init");
-    emit_.label(Phase::init);
-    for (uint32_t p = 0; p < model_.params.size(); ++p) {
-      const size_t u = homes_.unit_of(p);
-      const Home& home = homes_.master[u];
-      const bool narrow = home.view.desc.dtype != homes_.initial[u];
-      for (const HeldRange& held : homes_.ranges(home, p))
-        for (const HeldRange& range : through_memory(held, home, narrow)) {
-          Attrs attrs = model_.params[p].init;
-          for (const Attr& more : {Attr{"seed", r_.seed, 0}, {"stream", p, 0}, {"first", int64_t(range.first), 0}})
-            attrs.list.push_back(more);
-          const bool stored = plan_.in_storage(range.view);
-          const uint32_t place = plan_.memory_of(plan_.buffer(range.view.buffer).arena);
-          const View at = stored ? emit_.passing("initial values", Line::update, range.view.desc, place) : range.view;
-          const uint64_t rest = home.packed ? (chunk - range.count % chunk) % chunk : 0;  // of the last chunk
-          const eng_desc whole = flat(homes_.initial[u], range.count + rest);
-          const View made = narrow ? emit_.passing("initial values", Line::update, whole, place) : at;
-          emit_.action(op(model_.params[p].init_op), {}, {slice(made, 0, range.count)}, std::move(attrs));
-          if (narrow) emit_.zero(slice(made, range.count, rest)), moves_.narrow(u, made, at);
-          if (stored) emit_.copy(at, range.view);
-        }
-    }
-    for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
-    // After loading a checkpoint: weights from their masters.
-    emit_.begin_whole("publish");
-    for (size_t u = 0; u < homes_.units(); ++u) moves_.publish(u);
-  }
-
-  // Ranges in storage, and those that are packed or rounded, are made piece by piece.
-  std::vector<HeldRange> through_memory(const HeldRange& held, const Home& home, bool narrow) const {
-    std::vector<HeldRange> out;
-    const bool cut = narrow || plan_.in_storage(held.view);
-    const uint64_t most = cut ? std::max(r_.bucket / sizeof(float) / chunk, uint64_t{1}) * chunk : held.count;
-    for (uint64_t first = 0; first < held.count; first += most) {
-      const uint64_t n = std::min(most, held.count - first);
-      out.push_back({{held.first + first, n}, slice(held.view, home.values(first), home.values(n))});
-    }
-    return out;
-  }
-
   // Copies the batch to the device: beside the first micro-batch comes what later ones need, and labels beside the
   // forward.
   void copy_batch(int64_t rows) {

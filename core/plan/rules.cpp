@@ -46,6 +46,15 @@ Rules::Rules(const PlanRequest& request) : model_(request.model), rules_(request
       if (sort != "frozen") sort += fmt::format(" {}/{}", rule.states[s].kind, rule.states[s].per);
     }
     if (sort != "frozen" && rule.whole) sort += " whole";
+    const auto joined = [](const StateOf& s) { return s.kind == ENG_STATE_BLOCKS || s.kind == ENG_STATE_SHAPED; };
+    if (model_.params[p].cut.count > 1) {
+      sort += " divided";
+      if (!model_.params[p].frozen && (rule.whole || std::any_of(rule.states.begin(), rule.states.end(), joined)))
+        throw Error(Exit::usage,
+                    fmt::format("{} needs {} whole or in blocks, but parallel.tensor divides it",
+                                request.optimizer->who(), model_.params[p].name),
+                    "choose an optimizer that works element by element, such as adamw, or parallel.tensor = 1");
+    }
     rule.sort = sorts.try_emplace(sort, static_cast<uint32_t>(sorts.size())).first->second;
   }
 }

@@ -97,16 +97,23 @@ View Units::parameter(const View& unit, uint32_t p, bool held) const {
   return reshape(slice(unit, offset_of_[p], static_cast<uint64_t>(eng::count(desc))), desc);
 }
 
-std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p) const {
+std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p, bool own) const {
   Range mine = elements(p);
+  const Divided cut = own ? Divided{} : model_.params[p].cut;
+  const uint64_t run = cut.count > 1 ? model_.params[p].run() : up(mine.count, home.per);
   mine.count = up(mine.count, home.per);  // its last block may be shorter
   std::vector<HeldRange> out;
   for (const Range& piece : pieces(unit_of_[p], !home.part && !home.back)) {
     const Range range = kept(home, piece), held = overlap(range, mine);
     if (!held.count) continue;
-    const uint64_t n = held.count / home.per;
-    out.push_back({{(held.first - mine.first) / home.per, n},
-                   slice(view(home, piece), home.values(held.first - range.first), home.values(held.count))});
+    const View all = slice(view(home, piece), home.values(held.first - range.first), home.values(held.count));
+    const uint64_t begin = (held.first - mine.first) / home.per, n = held.count / home.per;
+    for (uint64_t done = 0; done < n;) {
+      const uint64_t k = (begin + done) / run, at = (begin + done) % run, some = std::min(n - done, run - at);
+      const uint64_t first = (k * cut.count + cut.index) * run + at;
+      out.push_back({{first, some}, some == n ? all : slice(all, done, some)});
+      done += some;
+    }
   }
   return out;
 }

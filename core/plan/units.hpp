@@ -48,7 +48,8 @@ class Units {
   // Parameter p in a unit that lies whole at `unit`, with `held` all of its rows in memory; and what a home holds of
   // it.
   View parameter(const View& unit, uint32_t p, bool held = false) const;
-  std::vector<HeldRange> ranges(const Home& home, uint32_t p) const;
+  // Ranges of the whole parameter or, if `own`, of what this rank has of one that ranks divide.
+  std::vector<HeldRange> ranges(const Home& home, uint32_t p, bool own = false) const;
   // The parameters in a range of the elements of unit u, as plugins see them.
   std::vector<eng_range> shown(size_t u, Range range) const;
   // The range of parameter p in its unit, with and without the padding that follows it.

@@ -135,44 +135,49 @@ void Update::bring(size_t u, const Home& grad) {
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
-// own chunks and zeros for the others': x + 0 is x in any order.
+// own chunks and zeros for the others': x + 0 is x in any order. The ranks of a tensor group have chunks of their own
+// of the units that they divide; of others the first one brings them.
 View Update::norm_partials() {
   emit_.label(Phase::norm);
   uint64_t chunks = 0;
-  bool parts = false;
+  const Ranks& ranks = plan_.ranks;
+  const auto own_chunks = [&](size_t u) { return model_.params[homes_.unit(u).params[0]].cut.count > 1; };
+  bool parts = ranks.tensor > 1;
   for (size_t u = 0; u < homes_.units(); ++u) {
-    for (const Range& all : homes_.counted(u)) chunks += all.count / chunk;
+    for (const Range& all : homes_.counted(u)) chunks += all.count / chunk * (own_chunks(u) ? ranks.tensor : 1);
     parts = parts || homes_.grad[u].part;
   }
-  // Units are padded to a chunk for each rank: every rank can fold as many.
+  chunks = up(chunks, ranks.world.size);  // every rank can fold as many
   View partials = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks));
   if (parts) emit_.zero(partials);
   uint64_t at = 0;
   for (size_t u = 0; u < homes_.units(); ++u) {
     const Home& home = homes_.grad[u];
+    const bool own = own_chunks(u), counts = !parts || (ranks.counts(home.part) && (own || !ranks.tensor_rank()));
     for (const Range& all : homes_.counted(u)) {
+      const uint64_t n = all.count / chunk, mine = at + (own ? n * ranks.tensor_rank() : 0);
       for (const Range& piece : homes_.pieces(u, !home.part && !plan_.stores(home.place))) {
         const Range kept = homes_.kept(home, piece), some = overlap(kept, all);
-        if (!some.count || (parts && !plan_.ranks.counts(home.part))) continue;
-        const View sums = slice(partials, at + (some.first - all.first) / chunk, some.count / chunk);
-        const View own = slice(homes_.view(home, piece), some.first - kept.first, some.count);
-        const View grad = emit_.in_memory(own, "gradient", Line::update);
+        if (!some.count || !counts) continue;
+        const View sums = slice(partials, mine + (some.first - all.first) / chunk, some.count / chunk);
+        const View here = slice(homes_.view(home, piece), some.first - kept.first, some.count);
+        const View grad = emit_.in_memory(here, "gradient", Line::update);
         const bool far = plan_.in_tier(grad);
         const View there =
             far ? emit_.passing("norm partials", Line::step, sums.desc, plan_.buffer(grad.buffer).arena) : sums;
         emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {there});
         if (far) emit_.copy(there, sums);
       }
-      at += all.count / chunk;
+      at += n * (own ? ranks.tensor : 1);
     }
   }
   if (!parts) return partials;
   View all = emit_.transient("norm partials", Line::step, partials.desc);
   moves_.between_ranks([&] {
-    const View own = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks / plan_.ranks.data_size()));
-    const View rows = moves_.collective(ENG_OP_ALL_TO_ALL, partials, {});
-    emit_.action(op(ENG_OP_FOLD), {rows}, {own}, {{{"rows", int64_t{plan_.ranks.data_size()}, 0}}});
-    moves_.collective(ENG_OP_ALL_GATHER, own, all);
+    const View own = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks / ranks.world.size));
+    const View rows = moves_.collective(ENG_OP_ALL_TO_ALL, partials, {}, true);
+    emit_.action(op(ENG_OP_FOLD), {rows}, {own}, {{{"rows", int64_t{ranks.world.size}, 0}}});
+    moves_.collective(ENG_OP_ALL_GATHER, own, all, true);
   });
   return all;
 }

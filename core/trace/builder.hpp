@@ -13,6 +13,12 @@ struct World {
   uint32_t local_rank = 0, local_size = 1;  // among the ranks of this machine
 };
 
+// The range of a tensor that the ranks of a tensor group divide: number `index` of `count` equal ones along a
+// dimension.
+struct Divided {
+  uint32_t dim = 0, index = 0, count = 1;
+};
+
 // A flag of the engine's own, beside ENG_PARAM_*: the parameter is one of the reference model ([reference]). Its values
 // come from elsewhere, so checkpoints do not store them.
 constexpr uint32_t of_reference = 1U << 31;
@@ -28,6 +34,16 @@ struct Parameter {
   std::string added_by = {};  // the transform that declared it; "": the model
   bool packed = false;        // the precision policy may keep it in a packed type (engine/policy.h)
   uint32_t zero_rows = 0;     // that follow its own in memory
+  Divided cut = {};           // what `desc` is of the whole
+  // A shape of this rank's range as that of the whole.
+  eng_desc whole(eng_desc of) const { return of.dims[cut.dim] *= cut.count, of; }
+  eng_desc whole() const { return whole(desc); }
+  // Elements that are neighbours in the whole, too.
+  uint64_t run() const {
+    uint64_t n = 1;
+    for (uint32_t d = cut.dim; d < desc.ndim; ++d) n *= static_cast<uint64_t>(desc.dims[d]);
+    return n;
+  }
   // Its shape in memory.
   eng_desc held() const {
     eng_desc out = desc;

@@ -33,7 +33,7 @@ std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs
 std::vector<eng_desc> Graph::outputs(const Op& op, const std::vector<Id>& in, const Attrs& attrs) const {
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw fault("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size());
-  if (op.collective) throw fault("{} is a collective: models cannot use it", op.id);
+  if (op.collective && !among_ranks) throw fault("{} is a collective: models cannot use it", op.id);
   if (!op.max_in) throw fault("{} can only initialise parameters", op.id);
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {

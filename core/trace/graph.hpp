@@ -2,6 +2,7 @@
 // Symbolic programs: the values and nodes of one traced block, without memory or device.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "core/tensor/dtype.hpp"
@@ -47,6 +48,7 @@ class Graph {
   std::vector<Id> emit(const Op& op, std::vector<Id> in, Attrs attrs);
 
   std::vector<Node> nodes;
+  bool among_ranks = false;  // ranks divide the block: it has collectives
 
  private:
   std::vector<Symbol> values_;
@@ -75,7 +77,9 @@ struct Template {
   std::vector<Id> params, inputs, outputs;
   Id beside = 0;  // the input that passes on the result of the reference model, as an output too; it has no gradient
   std::vector<std::shared_ptr<const Constant>> constants;
-  std::vector<Term> terms;       // of the last block; none: its output is the loss
+  std::vector<Term> terms;  // of the last block; none: its output is the loss
+  // Values whose gradients are sums over a group of ranks: eng.group_sum/1 with these attributes.
+  std::map<Id, Attrs> summed;
   std::vector<eng_desc> states;  // for generating: what each block keeps from step to step
 
   // Set by derive_backward. Training runs nodes [0, forward) as the forward and [forward, end) as the backward; `skip`

@@ -130,7 +130,7 @@ void check_tables(Model& model) {
 
 int64_t Model::parameter_count() const {
   int64_t n = 0;
-  for (const auto& p : params) n += p.flags & of_reference ? 0 : count(p.desc);
+  for (const auto& p : params) n += p.flags & of_reference ? 0 : count(p.whole());
   return n;
 }
 

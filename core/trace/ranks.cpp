@@ -2,20 +2,20 @@
 #include "core/trace/ranks.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "core/base/error.hpp"
 
 namespace eng {
 
-Ranks::Ranks(const World& w) : world(w), groups(1, std::vector<uint32_t>(w.size)) {
-  std::iota(groups[0].begin(), groups[0].end(), 0u);
-}
-
-uint32_t Ranks::data_rank() const {
-  const std::vector<uint32_t>& members = group(data_group);
-  return static_cast<uint32_t>(std::find(members.begin(), members.end(), world.rank) - members.begin());
+Ranks::Ranks(const World& w, uint32_t divided)
+    : world(w), tensor(divided), groups(1 + (tensor == 1 ? 0 : tensor + data_size())) {
+  for (uint32_t r = 0; r < w.size; ++r) {
+    groups[0].push_back(r);
+    if (tensor == 1) continue;
+    groups[1 + r % tensor].push_back(r);
+    groups[1 + tensor + r / tensor].push_back(r);
+  }
 }
 
 const Part& Ranks::part(Id id) const {
@@ -26,19 +26,25 @@ const Part& Ranks::part(Id id) const {
 bool Ranks::counts(Id id) const {
   if (!id) return data_rank() == 0;
   const std::vector<uint32_t>& holders = group(part(id).group);
-  return std::count(holders.begin(), holders.end(), group(data_group)[0]) > 0;
+  return std::count(holders.begin(), holders.end(), group(data())[0]) > 0;
 }
 
 Id RanksBuilder::group(std::vector<uint32_t> ranks) {
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
-  if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.world.size)
+  if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.data_size())
     throw fault("a group of ranks {} is invalid: it needs distinct ranks below {}", fmt::join(ranks, ", "),
-                ranks_.world.size);
-  ranks_.groups.push_back(std::move(ranks));
-  return static_cast<Id>(ranks_.groups.size());
+                ranks_.data_size());
+  const auto first = static_cast<Id>(ranks_.groups.size() + 1);
+  for (uint32_t t = 0; t < ranks_.tensor; ++t) {  // all ranks make the same groups
+    auto& members = ranks_.groups.emplace_back(ranks);
+    for (uint32_t& r : members) r = r * ranks_.tensor + t;
+  }
+  return first + ranks_.tensor_rank();
 }
 
-Id RanksBuilder::part(const eng_part& p) {
+Id RanksBuilder::part(const eng_part& given) {
+  eng_part p = given;
+  if (p.group == data_group) p.group = ranks_.data();
   const bool known = p.group && p.group <= ranks_.groups.size();
   const auto* members = known ? &ranks_.group(p.group) : nullptr;
   if (!members || p.count != members->size() || p.index >= p.count ||

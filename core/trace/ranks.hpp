@@ -12,22 +12,31 @@ struct Part {
   Id group = 1;
 };
 
-// The data-parallel ranks: they hold the same model and divide the rows of a batch, the states of units and the sums of
-// gradients among them. In this version, these are all ranks of the world.
+// The ranks that policies know: those that divide the rows of a batch, the states of units and the sums of
+// gradients. To them these are all ranks, and this is the group of all.
 constexpr Id data_group = 1;
 
+// All ranks, as `tensor` x data ranks. Neighbours are a tensor group: they divide the tensors of one model and read the
+// same rows. The ranks of the same number in their tensor groups are a data group.
 struct Ranks {
-  World world;                                // all ranks
-  std::vector<std::vector<uint32_t>> groups;  // index: id - 1; the first is `data_group`
+  World world;  // all ranks
+  uint32_t tensor;
+  std::vector<std::vector<uint32_t>> groups;  // index: id - 1; the first is all ranks
   std::vector<Part> parts;                    // index: id - 1
-  explicit Ranks(const World& world = {});
+  // `tensor` divides the number of ranks.
+  explicit Ranks(const World& world = {}, uint32_t tensor = 1);
   const Part& part(Id id) const;  // 0: the whole
   const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
-  uint32_t data_size() const { return static_cast<uint32_t>(group(data_group).size()); }
+  // This rank's groups, its numbers in them, and their sizes.
+  Id data() const { return tensor == 1 ? data_group : 2 + tensor_rank(); }
+  Id tensor_group() const { return 2 + tensor + data_rank(); }
+  uint32_t data_rank() const { return world.rank / tensor; }
+  uint32_t tensor_rank() const { return world.rank % tensor; }
+  uint32_t data_size() const { return world.size / tensor; }
   bool single() const { return data_size() == 1; }
-  uint32_t data_rank() const;  // this rank's index in `data_group`
-  // True for one group of ranks that together hold all of what is kept as this part; for what every rank holds whole,
-  // for the first rank alone.
+  World data_world() const { return {data_rank(), data_size(), 0, 1}; }
+  // True for one group of ranks that together hold all of what is kept as this part; for what every rank of a data
+  // group holds whole, for its first rank alone.
   bool counts(Id part) const;
 };
 
@@ -37,7 +46,7 @@ class RanksBuilder final : public Builder {
   explicit RanksBuilder(Ranks& ranks) : ranks_(ranks) {}
   eng_desc shape(Id) override { refuse("asking for a shape"); }
   std::vector<Id> emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) override { refuse("emitting an op"); }
-  World world() override { return ranks_.world; }
+  World world() override { return ranks_.data_world(); }
   Id group(std::vector<uint32_t> ranks) override;
   Id part(const eng_part& part) override;
 

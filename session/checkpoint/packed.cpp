@@ -15,9 +15,11 @@ template <class Visit>
 static void each_range(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
   const Tensor& tensor = plan.tensors[t.id];
   if (tensor.name != t.name || tensor.role != t.role) throw Error(Exit::bug, t.name + " is not the plan's");
-  for (const HeldRange& e : tensor.ranges) {
-    const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
-    if (begin < end) visit(tensor.packed, e, begin - e.first, begin - first, end - begin);
+  const auto before = [first](const HeldRange& e) { return e.end() <= first; };
+  auto e = std::partition_point(tensor.ranges.begin(), tensor.ranges.end(), before);
+  for (; e != tensor.ranges.end() && e->first < first + n; ++e) {
+    const uint64_t begin = std::max(first, e->first), end = std::min(first + n, e->end());
+    if (begin < end) visit(tensor.packed, *e, begin - e->first, begin - first, end - begin);
   }
 }
 

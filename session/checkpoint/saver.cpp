@@ -50,20 +50,21 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
 
 // Sets the number of this rank among the ranks that hold the same ranges.
 void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
-  std::map<uint32_t, std::string> held;  // by the number of copies
+  std::map<std::pair<uint32_t, bool>, std::string> held;  // by the number of copies, and whether they are divided
   for (TensorShare& t : tensors)
     if (t.copies == peers.size) {
       t.copy = peers.rank;
     } else if (t.copies > 1) {
-      held[t.copies] += t.name + "\n";
-      for (const Range& r : t.ranges) held[t.copies] += fmt::format("{} {}\n", r.first, r.count);
+      std::string& text = held[{t.copies, t.divided}];
+      text += t.name + "\n";
+      for (const Range& r : t.ranges) text += fmt::format("{} {}\n", r.first, r.count);
     }
-  for (const auto& [copies, text] : held) {
+  for (const auto& [sort, text] : held) {
     const std::string mine = Checksum::of(text);
     const auto all = peers.agree([&] { return mine; });
     const auto before = static_cast<uint32_t>(std::count(all.begin(), all.begin() + peers.rank, mine));
     for (TensorShare& t : tensors)
-      if (t.copies == copies) t.copy = before;
+      if (std::pair(t.copies, t.divided) == sort) t.copy = before;
   }
 }
 

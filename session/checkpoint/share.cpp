@@ -78,18 +78,19 @@ std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Pee
 
 std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors) {
   // The bytes that several ranks hold alike form one line, tensor after tensor, which is cut into equal parts.
-  std::map<uint32_t, uint64_t> line, at;  // by the number of copies
+  std::map<std::pair<uint32_t, bool>, uint64_t> line, at;  // by the number of copies, and whether they are divided
+  const auto sort = [](const TensorShare& t) { return std::pair(t.copies, t.divided); };
   for (const TensorShare& t : tensors)
-    for (const Range& r : t.ranges) line[t.copies] += r.count * dtype_size(t.dtype);
+    for (const Range& r : t.ranges) line[sort(t)] += r.count * dtype_size(t.dtype);
   std::vector<std::vector<Range>> out;
   for (const TensorShare& t : tensors) {
     auto& mine = out.emplace_back();
     const uint64_t size = dtype_size(t.dtype);
     for (const Range& r : t.ranges) {
-      uint64_t& begin = at[t.copies];
+      uint64_t& begin = at[sort(t)];
       // The first element of the range that starts in part `k`.
       const auto cut = [&](uint64_t k) {
-        const uint64_t part = line[t.copies] / t.copies * k + line[t.copies] % t.copies * k / t.copies;
+        const uint64_t part = line[sort(t)] / t.copies * k + line[sort(t)] % t.copies * k / t.copies;
         return part <= begin ? 0 : std::min((part - begin + size - 1) / size, r.count);
       };
       const uint64_t first = cut(t.copy), last = cut(t.copy + 1);

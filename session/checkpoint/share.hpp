@@ -39,9 +39,10 @@ inline constexpr const char* kPolicyRole = "policy";  // what a policy keeps of 
 // nothing.
 struct TensorShare : TensorSpec {
   std::vector<Range> ranges = {};  // ascending, apart
-  // The number of ranks that hold exactly these ranges of all tensors with this number of copies. This rank is number
-  // `copy` of them, and each writes a part. The Saver determines `copy`.
+  // The number of ranks that hold exactly these ranges of all tensors that are like this one in `copies` and `divided`.
+  // This rank is number `copy` of them, and each writes a part. The Saver determines `copy`.
   uint32_t copies = 1, copy = 0;
+  bool divided = false;   // as Tensor::divided: other ranks hold these than hold others with as many copies
   bool optional = false;  // weights that are read need not have it
 };
 

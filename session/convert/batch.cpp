@@ -45,10 +45,12 @@ struct Batch {
         job.out.problem(fmt::format("`{}` = {} does not divide the ranks", entry->origin, shown(*entry)));
         continue;
       }
-      job.out.note(
-          fmt::format("`{}` = {}: no equivalent; here every rank has its own samples, so the ranks here are the "
-                      "groups of {} there",
-                      entry->origin, *ways, *ways));
+      const bool tensor = std::string_view(name).starts_with("tensor_");
+      job.out.note(fmt::format(
+          "`{}` = {}: no equivalent; here every rank has its own samples, so the ranks here are the "
+          "groups of {} there{}",
+          entry->origin, *ways, *ways,
+          tensor ? fmt::format("; or {} times as many ranks with parallel.tensor = {}", *ways, *ways) : ""));
       job.ranks /= *ways;
     }
   }

@@ -208,4 +208,12 @@ std::vector<std::string> notes_of(const Config& config, const Data& data, int64_
   return out;
 }
 
+int64_t hash_of(const Batch& batch) {
+  Checksum sum;
+  const auto add = [&sum](const auto& list) { sum.add(list.data(), list.size() * sizeof(list[0])); };
+  add(batch.tokens), add(batch.labels);
+  for (const std::vector<char>& values : batch.others) add(values);
+  return static_cast<int64_t>(std::stoull(sum.hex().substr(0, 15), nullptr, 16));
+}
+
 }  // namespace eng

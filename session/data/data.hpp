@@ -37,6 +37,9 @@ struct Batch {
   }
 };
 
+// A number that other fields of a batch change.
+int64_t hash_of(const Batch& batch);
+
 class Data {
  public:
   // `fields`: those that are read, in the order of the batch. What the source does not have gets its neutral values.

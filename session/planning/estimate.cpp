@@ -143,7 +143,7 @@ double seconds_at_peak(const Model& model, const Target& target) {
   }
   std::map<int32_t, double> flops;  // by number format
   for (const auto& [read, dtype] : multiplied)
-    flops[dtype] += (read.second ? 2.0 : 6.0) * count(model.params[read.first].desc);
+    flops[dtype] += (read.second ? 2.0 : 6.0) * count(model.params[read.first].whole());
   const auto most = [](const auto& a, const auto& b) { return a.second < b.second; };
   if (!flops.empty())
     std::max_element(flops.begin(), flops.end(), most)->second +=

@@ -6,14 +6,15 @@
 
 #include "core/memory/layout.hpp"
 #include "core/plan/planner.hpp"
-#include "core/rewrite/recompute.hpp"
 #include "core/verify/verify.hpp"
 #include "session/data/fields.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/caller_loss.hpp"
 #include "session/model/heads.hpp"
 #include "session/model/loss.hpp"
+#include "session/model/recompute.hpp"
 #include "session/model/reference.hpp"
+#include "session/model/tensor_parallel.hpp"
 #include "session/model/transforms.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
@@ -23,6 +24,7 @@
 #include "session/planning/schedule.hpp"
 #include "session/planning/shown.hpp"
 #include "session/plugins/pins.hpp"
+#include "session/ranks/ranks.hpp"
 
 namespace eng {
 
@@ -66,13 +68,14 @@ static void check_blocks(const Model& model, const Section& section) {
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze, bool runs, const Offered& offered,
                    const std::vector<Transform>& transforms, const Loss& loss,
-                   const std::optional<Reference>& reference, int64_t head_rows) {
+                   const std::optional<Reference>& reference, int64_t head_rows, const Ranks& ranks) {
   const std::string& name = section.string("plugin");
   try {
     return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss,
                        [&](Model& model) {
                          if (reference) add_reference(model, *reference);
                          pad_heads(model, head_rows);
+                         divide_layers(model, ranks);
                        });
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
@@ -139,6 +142,8 @@ struct Asked {
   Use use;
   const Readable& readable;
   const Section& section(const char* name) const { return config.section(name); }
+  // A model that is not trained is not divided.
+  Ranks ranks() const { return Ranks(world, training ? world.size / data_ranks(config, world.size) : 1); }
 };
 }  // namespace
 
@@ -160,9 +165,9 @@ static void choose_target(Setup& s, const Asked& a) {
 static void make_policies(Setup& s, const Asked& a) {
   const Section &precision = a.section("precision"), &optimizer = a.section("optimizer");
   const Job* const job = a.readable.job;
-  s.precision =
-      make_precision(precision.string("plugin"),
-                     a.registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, a.world);
+  s.precision = make_precision(precision.string("plugin"),
+                               a.registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision,
+                               a.ranks().data_world());
   if (job && s.precision.table.begin)
     throw Error(Exit::usage,
                 fmt::format("precision.plugin = \"{}\" scales the loss from step to step; a job takes no steps",
@@ -177,6 +182,16 @@ static void make_policies(Setup& s, const Asked& a) {
 }
 
 // Traces the model: up to what is recomputed. `other`: for samples of another length than the configuration's.
+static void need_undivided(const Model& model, const Asked& a) {
+  check_parallel(a.config);
+  for (const Parameter& p : model.params)
+    if (p.packed && p.cut.count > 1)
+      throw Error(Exit::usage, fmt::format("parallel.tensor divides {}, which precision.frozen packs", p.name),
+                  "remove one of the two");
+  if (!a.readable.job) return;
+  throw Error(Exit::usage, "jobs do not work with parallel.tensor yet", "parallel.tensor=1");
+}
+
 static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& notes, int64_t other = 0) {
   const Section &train = a.section("train"), &model = a.section("model");
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
@@ -185,7 +200,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const std::vector<Transform> transforms =
       scores ? std::vector<Transform>() : make_transforms(a.config, a.registry, described);
   Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, !plain && !other);
-  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.world.size;
+  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.ranks().data_size();
   load_ops(a.registry);
   Offered offered = offered_fields(a.config, a.registry, plain);
   add_fields(offered, a.readable.fields);
@@ -198,10 +213,11 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
   Model out = trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, dtype,
                     a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss,
-                    reference, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows);
+                    reference, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks());
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
+  if (a.ranks().tensor > 1) need_undivided(out, a);
   if (!alone) need_stored(out, a.config);
   check_blocks(out, model);
   if (caller_loss(a.config) && a.training) check_caller_loss(out);
@@ -218,7 +234,7 @@ static void make_model(Setup& s, const Asked& a) {
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, a.section("model").string("plugin"));
   s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(table.declare));
   // A strategy may bring ops, too.
-  if (a.world.size > 1) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
+  if (!a.ranks().single()) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
   if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
   s.model = model_of(s, a, s.notes);
   if (!s.kernels || !s.kernels->host_memory()) need_op_kernels(a.registry, s.model, s.target.device);
@@ -226,10 +242,12 @@ static void make_model(Setup& s, const Asked& a) {
 
 // The sharding, and the flags of the communicator if its file is there: its table says so, the ranks are not needed.
 static std::optional<uint32_t> make_ranks(Setup& s, const Asked& a, PlanRequest& request) {
-  request.ranks = Ranks(a.world);
+  request.ranks = a.ranks();
   if (a.world.size == 1) return {};
-  s.sharding = make_sharding(a.registry, a.config, request.ranks);
-  request.sharding = &*s.sharding;
+  if (!request.ranks.single()) {
+    s.sharding = make_sharding(a.registry, a.config, request.ranks);
+    request.sharding = &*s.sharding;
+  }
   const std::string& name = a.section("comm").string("plugin");
   if (!a.registry.find(ENG_COMM_KIND, name)) return {};
   const eng_comm table = a.registry.table<eng_comm>(ENG_COMM_KIND, name);

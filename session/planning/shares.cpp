@@ -25,7 +25,8 @@ static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted
         all.back().count += e.count;
       else
         all.push_back({e.first, e.count});
-    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count;
+    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count * (t.divided ? 1 : plan.ranks.tensor);
+    share.divided = t.divided;
     out.push_back(std::move(share));
   }
   return out;

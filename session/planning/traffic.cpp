@@ -36,7 +36,10 @@ Phase reader(const Plan& plan, const Segment& segment, size_t at) {
 }
 
 std::string purpose(const Plan& plan, const Segment& segment, size_t at) {
-  const Phase phase = plan.labels[segment.actions[at].label].phase;
+  const Action& action = segment.actions[at];
+  const Phase phase = plan.labels[action.label].phase;
+  if (plan.ranks.tensor > 1 && plan.calls[action.call].attrs.i("group") == plan.ranks.tensor_group())
+    return "tensor sums, " + Label{phase}.text();
   if (phase == Phase::reduce) return "gradients, sum";
   if (phase == Phase::publish) return "weights, publish";
   if (phase != Phase::gather) return Label{phase}.text();  // "norm", "losses"

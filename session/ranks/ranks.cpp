@@ -151,14 +151,25 @@ void share_threads(Config& config, const std::string& mine, const std::vector<st
   }
 }
 
+uint32_t data_ranks(const Config& config, uint32_t ranks) {
+  const auto tensor = static_cast<uint32_t>(config.section("parallel").integer("tensor"));
+  if (ranks % tensor)
+    throw CommonError(
+        Exit::usage,
+        fmt::format("parallel.tensor = {} does not divide {} rank{}", tensor, ranks, ranks == 1 ? "" : "s"),
+        fmt::format("--ranks {}, or another multiple of {}", (ranks / tensor + 1) * tensor, tensor));
+  return ranks / tensor;
+}
+
 void share_batch(Config& config, uint32_t ranks) {
   Section& train = config.section("train");
+  const uint32_t data = data_ranks(config, ranks);
   if (!train.given("global_batch")) return;
-  const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch"), all = micro * ranks;
+  const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch"), all = micro * data;
   if (whole % all != 0)
     throw CommonError(Exit::usage,
-                      fmt::format("train.global_batch = {} is not a multiple of {} ranks x train.micro_batch = {}",
-                                  whole, ranks, micro),
+                      fmt::format("train.global_batch = {} is not a multiple of {} {}ranks x train.micro_batch = {}",
+                                  whole, data, data == ranks ? "" : "data ", micro),
                       fmt::format("train.global_batch = {}", (whole / all + 1) * all));
   train.set("accumulate", whole / all, "derived");
 }

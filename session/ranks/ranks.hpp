@@ -47,8 +47,11 @@ int64_t threads_of(const std::string& mine, const std::vector<std::string>& all)
 // Sets [device] threads, if it is 0, to that share.
 void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all);
 
+// The number of ranks with rows of their own: ranks / [parallel] tensor. Throws CommonError(Exit::usage) if tensor does
+// not divide them.
+uint32_t data_ranks(const Config& config, uint32_t ranks);
 // Divides [train] global_batch, if given, among this many ranks by deriving accumulate again. Throws
-// CommonError(Exit::usage) if it cannot be divided.
+// CommonError(Exit::usage) if it cannot be divided, and as data_ranks does.
 void share_batch(Config& config, uint32_t ranks);
 
 // The data that `engine run --ranks N` passes to the ranks that it starts, in an environment variable.

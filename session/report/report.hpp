@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/rewrite/recompute.hpp"
 #include "session/model/heads.hpp"
+#include "session/model/recompute.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
 #include "session/planning/peak.hpp"
@@ -28,6 +28,7 @@ struct ReportContext : Beside {
   double step_at_peak = 0;                   // seconds of a step at the device's peak; 0: unknown
   Kept kept;                                 // activations, by [recompute]
   std::vector<std::string> transforms = {};  // what each did
+  std::string parallel = {};                 // what ranks divide
   std::vector<PaddedHead> heads = {};        // with rows of zeros in memory
   std::string reference = {};                // the frozen second model; "": none
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks; 0: none is saved

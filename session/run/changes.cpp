@@ -11,6 +11,7 @@
 #include "session/config/mixture.hpp"
 #include "session/config/schemas.hpp"
 #include "session/planning/schedule.hpp"
+#include "session/ranks/ranks.hpp"
 
 namespace eng {
 namespace {
@@ -57,9 +58,10 @@ std::string tell(Untold& untold, const std::vector<std::string>& prefixes) {
 std::string batch_note(const Resumption& r, const Config& before, Untold& untold) {
   const auto samples = [](const Config& config, uint32_t ranks) {
     const Section& train = config.section("train");
-    return train.integer("micro_batch") * train.integer("accumulate") * int64_t{ranks};
+    return train.integer("micro_batch") * train.integer("accumulate") * int64_t{data_ranks(config, ranks)};
   };
   const Section& train = r.now.section("train");
+  const uint32_t data = data_ranks(r.now, r.ranks);
   const int64_t was = samples(before, r.ranks_before), is = samples(r.now, r.ranks);
   const int64_t length_was = before.section("train").integer("sequence_length"),
                 length = train.integer("sequence_length");
@@ -71,8 +73,8 @@ std::string batch_note(const Resumption& r, const Config& before, Untold& untold
       fmt::format("a step now takes {} sequences of {} tokens; before, it took {} of {}", is, length, was, length_was);
   if (r.ranks != r.ranks_before) out += fmt::format("; ranks = {} ({} before)", r.ranks, r.ranks_before);
   if (!keys.empty()) out += "; " + keys;
-  if (was == is || was % r.ranks != 0) return out;
-  const int64_t micro = train.integer("micro_batch"), fits = std::gcd(micro, was / r.ranks);
+  if (was == is || was % data != 0) return out;
+  const int64_t micro = train.integer("micro_batch"), fits = std::gcd(micro, was / data);
   return out + fmt::format("; to keep it: train.global_batch={}{}{}", was,
                            fits == micro ? "" : fmt::format(" train.micro_batch={}", fits),
                            train.given("accumulate") ? " --unset train.accumulate" : "");

@@ -184,7 +184,8 @@ static std::vector<TensorShare> parameters_of(const Model& model, bool reference
   std::vector<TensorShare> out;
   for (const Parameter& p : model.params) {
     if (((p.flags & of_reference) != 0) != reference) continue;
-    const TensorSpec spec{p.name, kParameterRole, p.desc.dtype, {p.desc.dims, p.desc.dims + p.desc.ndim}};
+    const eng_desc all = p.whole();
+    const TensorSpec spec{p.name, kParameterRole, all.dtype, {all.dims, all.dims + all.ndim}};
     out.push_back(whole({spec})[0]);
     out.back().optional = (p.flags & ENG_PARAM_OPTIONAL) != 0;
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "session/data/data.hpp"
+#include "session/ranks/ranks.hpp"
 
 namespace eng {
 namespace {
@@ -35,7 +36,7 @@ int64_t steps_of(double epochs, uint64_t samples, uint64_t per_step) {
 
 uint64_t samples_per_step(const Config& config, uint32_t ranks) {
   const Section& train = config.section("train");
-  return static_cast<uint64_t>(train.integer("micro_batch") * train.integer("accumulate")) * ranks;
+  return static_cast<uint64_t>(train.integer("micro_batch") * train.integer("accumulate")) * data_ranks(config, ranks);
 }
 
 std::string count_steps(Config& config, Registry& registry, uint32_t ranks) {

@@ -12,6 +12,7 @@
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/peak.hpp"
+#include "session/ranks/common_error.hpp"
 #include "session/ranks/exchange.hpp"
 #include "session/train/lengths.hpp"
 
@@ -109,7 +110,7 @@ void Trainer::set_rate(std::optional<double> rate) {
 void Trainer::upload_counters(int64_t step, int64_t updates) {
   int64_t counters[ENG_C_COUNT] = {};
   counters[ENG_C_STEP] = step, counters[ENG_C_UPDATES] = updates;
-  if (!single_rank()) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
+  if (cut_.world > 1) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
   executor_.upload(setup_.plan.counters, counters);
 }
 
@@ -144,7 +145,7 @@ void Trainer::gather(const TensorSpec& spec, uint64_t first, uint64_t n, char* t
   constexpr uint64_t tile = uint64_t{1} << 20;  // bytes that ranks exchange at a time
   const Tensor& t = setup_.plan.tensors[spec.id];
   const Read read = reader();
-  if (!t.part || single_rank()) return read(spec, first, n, to);
+  if (single_rank() || (!t.part && !t.divided)) return read(spec, first, n, to);
   const uint64_t size = dtype_size(t.desc.dtype);
   struct Head {
     uint64_t first, count;
@@ -227,9 +228,20 @@ Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
   for (const Batch::Part& part : batch.parts)
     mine.insert(mine.end(), {part.samples, part.valid, std::bit_cast<int64_t>(part.divisor)});
   all = {0, 0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
-  for (const std::vector<int64_t>& one : exchange_numbers(exchange_, mine, "the agreement before a step")) {
+  const uint32_t tensor = setup_.plan.ranks.tensor;
+  if (tensor > 1) mine.push_back(hash_of(batch));
+  const auto said = exchange_numbers(exchange_, mine, "the agreement before a step");
+  for (size_t r = 0; r < said.size(); ++r) {
+    const std::vector<int64_t>& one = said[r];
+    all.stop = all.stop || one[3] != 0;
+    if (tensor > 1 && one.back() != said[r - r % tensor].back())
+      throw CommonError(
+          Exit::data,
+          fmt::format("rank {} has other samples than rank {}, with which it divides the layers", r, r - r % tensor),
+          "give all ranks of a tensor group the same batch");
+    if (r % tensor) continue;
     all.divisor += std::bit_cast<double>(one[0]), all.own_loss += std::bit_cast<double>(one[1]);
-    all.padding += one[2], all.stop = all.stop || one[3] != 0;
+    all.padding += one[2];
     for (size_t k = 0; k < all.parts.size(); ++k)
       all.parts[k].samples += one[4 + 3 * k], all.parts[k].valid += one[5 + 3 * k],
           all.parts[k].divisor += std::bit_cast<double>(one[6 + 3 * k]);
@@ -265,7 +277,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
   }
   settled_ = setup_.plan.left.empty();
-  const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
+  const View& losses = cut_.world == 1 ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
   const Counts counts{counts_any ? agreed.divisor : 1.0, static_cast<double>(cut_.step())};
@@ -296,7 +308,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.tokens_per_second = positions / m.step_seconds;
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
   add_sources(values, agreed, m);
-  m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
+  m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / setup_.plan.ranks.world.size : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
   Beside beside;
@@ -388,7 +400,7 @@ double Trainer::gradients(const Batch& batch, double divisor) {
   stage(batch);
   executor_.host<float>(setup_.plan.inputs)[0] = divisor > 0 ? 1.0f / static_cast<float>(divisor) : 0.0f;
   executor_.run("train");
-  const View& losses = single_rank() ? setup_.plan.losses : setup_.plan.all_losses;
+  const View& losses = cut_.world == 1 ? setup_.plan.losses : setup_.plan.all_losses;
   return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / (divisor > 0 ? divisor : 1);
 }
 

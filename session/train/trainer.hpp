@@ -89,7 +89,7 @@ class Trainer {
   // This rank's part of every step, and how many samples all ranks have taken so far, in steps of any size.
   const Cut& cut() const { return cut_; }
   uint64_t samples() const { return samples_; }
-  bool single_rank() const { return cut_.world == 1; }
+  bool single_rank() const { return setup_.plan.ranks.world.size == 1; }
   bool trains() const { return setup_.plan.table.buffer != 0; }
   const Observers& observers() const { return setup_.observers; }
   const Config& config() const { return config_; }
@@ -156,7 +156,10 @@ class Trainer {
   // Keeps the memory of the plan allocated, also beyond this object. Gives it back like an object of the device: in
   // [setup] of engine/base.h.
   std::shared_ptr<const void> memory() const;
-  Peers peers() const { return {cut_.rank, cut_.world, exchange_, config_.section("comm").number("timeout")}; }
+  Peers peers() const {
+    const World& world = setup_.plan.ranks.world;
+    return {world.rank, world.size, exchange_, config_.section("comm").number("timeout")};
+  }
 
  private:
   void upload_table(int64_t steps);

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/error.hpp"
-#include "core/rewrite/recompute.hpp"
+#include "session/model/recompute.hpp"
 #include "tests/trace/gradient_check.hpp"
 
 using namespace sketch;

@@ -40,10 +40,11 @@ std::string model_text(const std::string& model) {
   if (model.rfind("odd", 0) == 0)
     return fmt::format("plugin = 'odd'\ntie_word_embeddings = {}\nplain = {}\n", model == "odd-tied",
                        model == "odd-plain");
+  const bool decoder = model == "qwen2" || model == "qwen3";
   return fmt::format(
-      "plugin = 'llama'\nhidden_size = 64\nintermediate_size = 160\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
-      "num_key_value_heads = 2\ntie_word_embeddings = {}\n",
-      model == "llama-tied");
+      "plugin = '{}'\nhidden_size = 64\nintermediate_size = 160\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
+      "num_key_value_heads = {}\ntie_word_embeddings = {}\n",
+      decoder ? model : "llama", model == "llama-heads" ? 4 : 2, model == "llama-tied");
 }
 
 // The plugin's name in quotes, then the rest.
@@ -63,7 +64,9 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       g.optimizer, precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
-  if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
+  const uint32_t data = g.world / g.tensor;
+  if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", data % 2 ? data : 2);
+  if (g.tensor > 1) text += fmt::format("[parallel]\ntensor = {}\n", g.tensor);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   text += g.transforms;
@@ -120,7 +123,8 @@ void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::ve
 }  // namespace
 
 std::string describe(const Group& g) {
-  return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world, g.precision,
+  return fmt::format("{} on {} ranks{}, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world,
+                     g.tensor > 1 ? fmt::format(" ({} of them divide the layers)", g.tensor) : "", g.precision,
                      g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
                      g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
          (g.packed ? "; packed" : "") + (g.transforms.empty() ? "" : "; " + g.transforms);
@@ -208,7 +212,7 @@ Planned plan(const Group& g, const Draw& d) {
 Result train(const Group& g, const Planned& planned, const Schedule& schedule, const Fault& fault) {
   Result result;
   Fleet fleet(planned.plans, reference(), fault, &registry());
-  const uint32_t world = g.world;
+  const uint32_t world = g.world, data_world = world / g.tensor;
   Schedule now = schedule;
   const auto run = [&](const char* program) {
     now.seed = now.seed * 6364136223846793005u + 1442695040888963407u;
@@ -218,20 +222,21 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
   for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
   for (uint32_t r = 0; r < world; ++r) {
     int64_t counters[ENG_C_COUNT] = {};
-    if (world > 1) counters[ENG_C_RANK] = r, counters[ENG_C_WORLD] = world;
+    if (data_world > 1) counters[ENG_C_RANK] = r / g.tensor, counters[ENG_C_WORLD] = data_world;
     fleet.upload(r, planned.plans[r].counters, counters);
     std::vector<float> table;
     for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
     fleet.upload(r, planned.plans[r].table, table.data());
   }
   Random data(1234), borders(99), drains(schedule.seed);  // the same batches for every plan of a group
-  std::vector<float> losses, norms, scales;
+  std::vector<float> losses, norms, scales, neighbours;
   for (int step = 0; step < g.steps; ++step) {
     const size_t n = static_cast<size_t>(g.accumulate * rows * length);
-    std::vector<std::vector<int32_t>> tokens(world), labels(world), segments(world), positions(world);
-    std::vector<std::vector<float>> weights(world);
+    std::vector<std::vector<int32_t>> tokens(data_world), labels(data_world), segments(data_world),
+        positions(data_world);
+    std::vector<std::vector<float>> weights(data_world);
     float valid = 0;
-    for (uint32_t r = 0; r < world; ++r)
+    for (uint32_t r = 0; r < data_world; ++r)
       for (size_t k = 0; k < n; ++k) {
         tokens[r].push_back(static_cast<int32_t>(below(data, vocabulary)));
         labels[r].push_back(chance(data, 0.1) ? -100 : static_cast<int32_t>(below(data, vocabulary)));
@@ -244,12 +249,13 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       }
     for (uint32_t r = 0; r < world; ++r) {
       const float inputs[8] = {1.0f / valid};
-      fleet.upload(r, planned.plans[r].field("tokens"), tokens[r].data());
-      fleet.upload(r, planned.plans[r].field("labels"), labels[r].data());
+      const uint32_t d = r / g.tensor;  // its number among those with rows of their own
+      fleet.upload(r, planned.plans[r].field("tokens"), tokens[d].data());
+      fleet.upload(r, planned.plans[r].field("labels"), labels[d].data());
       if (g.packed) {
-        fleet.upload(r, planned.plans[r].field("segments"), segments[r].data());
-        if (g.model.rfind("mamba", 0) != 0) fleet.upload(r, planned.plans[r].field("positions"), positions[r].data());
-        fleet.upload(r, planned.plans[r].field("loss_weights"), weights[r].data());
+        fleet.upload(r, planned.plans[r].field("segments"), segments[d].data());
+        if (g.model.rfind("mamba", 0) != 0) fleet.upload(r, planned.plans[r].field("positions"), positions[d].data());
+        fleet.upload(r, planned.plans[r].field("loss_weights"), weights[d].data());
       }
       fleet.upload(r, planned.plans[r].inputs, inputs);
     }
@@ -261,15 +267,26 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     for (uint32_t r = 0; r < world; ++r) {
       const eng::Plan& plan = planned.plans[r];
       const std::vector<float> mine = fleet.download<float>(r, plan.losses);
-      add_losses(plan, mine, losses);
-      const std::vector<float> everybodys = world > 1 ? fleet.download<float>(r, plan.all_losses) : mine;
-      if (r == 0 && !plan.observed.empty()) result.observed = eng::observed(plan, 0, everybodys.data());
       const std::vector<float> scalars = fleet.download<float>(r, planned.plans[r].scalars);
+      if (r % g.tensor) {  // it must have what its neighbour has
+        std::vector<float> same;
+        add_losses(plan, mine, same);
+        const bool equal =
+            scalars[ENG_S_NORM] == norms.back() && std::equal(same.begin(), same.end(), neighbours.begin());
+        if (!equal && result.complaint.empty())
+          result.complaint = fmt::format("step {}: rank {} has another loss or norm than rank {}", step, r, r - 1);
+        continue;
+      }
+      neighbours.clear();
+      add_losses(plan, mine, neighbours);
+      losses.insert(losses.end(), neighbours.begin(), neighbours.end());
+      const std::vector<float> everybodys = data_world > 1 ? fleet.download<float>(r, plan.all_losses) : mine;
+      if (r == 0 && !plan.observed.empty()) result.observed = eng::observed(plan, 0, everybodys.data());
       norms.push_back(scalars[ENG_S_NORM]), scales.push_back(scalars[ENG_S_LOSS_SCALE]);
-      if (world > 1) add_losses(plan, everybodys, losses);
+      if (data_world > 1) add_losses(plan, everybodys, losses);
     }
   }
-  result.complaint = fleet.complaint();
+  if (!fleet.complaint().empty()) result.complaint = fleet.complaint();
   for (uint32_t r = 0; r < world; ++r) {
     result.sent[r] = fleet.sent(r) - result.sent[r];
     result.most_live = std::max(result.most_live, fleet.most_live(r));

@@ -17,8 +17,10 @@ namespace equality {
 
 // Settings that fix the numbers of a run.
 struct Group {
-  std::string model = "llama";  // llama, llama-tied, opt, mamba, mamba2, hybrid, moe, odd, odd-tied, odd-plain
+  // llama, llama-tied, llama-heads, qwen2, qwen3, opt, mamba, mamba2, hybrid, moe, odd, odd-tied, odd-plain
+  std::string model = "llama";
   uint32_t world = 2;
+  uint32_t tensor = 1;  // [parallel] tensor: a divisor of `world`
   int64_t accumulate = 1;
   bool reduce_per_step = false;
   std::string precision = "fp32";  // its plugin; and more keys of its section

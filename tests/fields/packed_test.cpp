@@ -7,9 +7,9 @@
 
 #include "core/execute/executor.hpp"
 #include "core/program/program.hpp"
-#include "core/rewrite/recompute.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
+#include "session/model/recompute.hpp"
 #include "session/planning/setup.hpp"
 
 using namespace eng;

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <set>
 
-#include "core/rewrite/recompute.hpp"
 #include "engine/ops.h"
 #include "engine_run.hpp"
 #include "model_host.hpp"
 #include "session/config/schemas.hpp"
+#include "session/model/recompute.hpp"
 
 using namespace models;
 

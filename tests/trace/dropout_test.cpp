@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "core/rewrite/recompute.hpp"
 #include "gradient_check.hpp"
+#include "session/model/recompute.hpp"
 
 using namespace sketch;
 

@@ -13,6 +13,7 @@
 #include "session/job/made_job.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/reference.hpp"
+#include "session/model/tensor_parallel.hpp"
 #include "session/model/transforms.hpp"
 #include "session/planning/fit/text.hpp"
 #include "session/ranks/ranks.hpp"
@@ -53,8 +54,8 @@ void check_export(Registry& registry, const Config& config, const Model& model) 
   if (!pretrained_of(plugin).gguf) return;
   std::vector<TensorShape> parameters;  // what a transform adds is left out, or merged
   for (const Parameter& p : model.params)
-    if (p.added_by.empty() && !(p.flags & of_reference))
-      parameters.push_back({p.name, {p.desc.dims, p.desc.dims + p.desc.ndim}});
+    if (const eng_desc all = p.whole(); p.added_by.empty() && !(p.flags & of_reference))
+      parameters.push_back({p.name, {all.dims, all.dims + all.ndim}});
   const std::filesystem::path source = weights_source(config);
   const bool directory = weights_kind(source) == WeightsKind::hugging_face;
   try {
@@ -68,6 +69,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   auto [registry, config] = load_config(common, target, overrides);
   config.require("data");
   const World world = planned_world(config, ranks);
+  ranks = world.size;
   print_out("engine {}  {}\n", version, target);
   size_t given = 0, all = 0;
   for (const Section& s : config.sections())
@@ -82,6 +84,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
   for (const std::string& text : transform_lines(setup.model)) line("transform", text);
+  if (const std::string text = parallel_line(setup.model, setup.plan.ranks); !text.empty()) line("parallel", text);
   if (const auto source = weights_source(config); !source.empty()) line("from", source.string());
   if (const std::string text = reference_line(setup.model, config); !text.empty()) line("reference", text);
   check_export(*registry, config, setup.model);
@@ -94,11 +97,11 @@ int check(const Common& common, const std::string& target, const std::vector<std
                            data.info().files, data.info().tokens, data.info().train_samples,
                            data.info().validation_samples, data.info().vocabulary, setup.model.info.vocabulary));
   const Section& train = config.section("train");
-  const int64_t samples = train.integer("micro_batch") * train.integer("accumulate") * ranks;
+  const int64_t samples = train.integer("micro_batch") * train.integer("accumulate") * data_ranks(config, ranks);
   line("batch",
        fmt::format("micro {} x accumulate {}{} = {} samples = {} tokens per step", train.integer("micro_batch"),
-                   train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", ranks) : "", samples,
-                   samples * train.integer("sequence_length")));
+                   train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", data_ranks(config, ranks)) : "",
+                   samples, samples * train.integer("sequence_length")));
   if (!epochs.empty()) line("epochs", epochs);
   const Schedule schedule = make_schedule(config, *registry);
   if (schedule.plugin)  // each rate of a plugin is checked as it is asked for
@@ -194,6 +197,7 @@ Exit plan(const Common& common, PlanFlags flags) {
   if (!flags.job.empty()) flags.overrides.push_back("job.plugin=" + toml_text(flags.job));
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   const World world = planned_world(config, flags.ranks);
+  flags.ranks = world.size;
   std::optional<MadeJob> made;
   if (!flags.job.empty() || is_analysis(flags.target)) {
     if (flags.fit)

@@ -1964,6 +1964,7 @@ pub const ENG_OP_FUSED_GRAD: u32 = 4;
 pub const ENG_OP_GATED: &str = "eng.gated/1";
 pub const ENG_OP_GATED_GRAD: &str = "eng.gated_grad/1";
 pub const ENG_OP_GET_ROW: &str = "eng.get_row/1";
+pub const ENG_OP_GROUP_SUM: &str = "eng.group_sum/1";
 pub const ENG_OP_INIT_CONSTANT: &str = "eng.init_constant/1";
 pub const ENG_OP_INIT_NORMAL: &str = "eng.init_normal/1";
 pub const ENG_OP_INIT_UNIFORM: &str = "eng.init_uniform/1";

@@ -6,6 +6,7 @@
 
 #include "session/planning/fit/remedies.hpp"
 #include "session/planning/fits.hpp"
+#include "session/ranks/ranks.hpp"
 
 namespace eng {
 
@@ -226,10 +227,12 @@ Fit find_fit(const Config& config, Registry& registry, const World& world, doubl
     throw Error(Exit::usage, fmt::format("device {} does not tell how much memory it has", target.device),
                 "give the amount or a card: --fit 24GiB, or device.describe=\"24GiB\"");
   Search search(config, registry, target, world, most_seconds);
-  out.rows = search.grid().rows * world.size;
+  const uint32_t data = data_ranks(config, world.size);
+  out.rows = search.grid().rows * data;
   try {
     search.run(out);
-    if (!out.own_fits) find_remedies(config, registry, world, search.trial(), search.grid(), out);
+    // These take other numbers of ranks.
+    if (!out.own_fits && data == world.size) find_remedies(config, registry, world, search.trial(), search.grid(), out);
   } catch (const Spent&) {
     out.cut = true;
   }

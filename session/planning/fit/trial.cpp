@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/rewrite/recompute.hpp"
+#include "session/model/recompute.hpp"
 #include "session/planning/fits.hpp"
 #include "session/planning/live.hpp"
 

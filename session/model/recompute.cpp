@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/rewrite/recompute.hpp"
+#include "session/model/recompute.hpp"
 
 #include <fmt/format.h>
 
@@ -18,9 +18,9 @@ namespace {
 using Nodes = std::set<size_t>;
 
 // A template after derive_backward, and the values that its backward reads.
-class Saved {
+class SavedValues {
  public:
-  explicit Saved(const Template& block) : t_(block), maker_(block.graph.size() + 1, SIZE_MAX) {
+  explicit SavedValues(const Template& block) : t_(block), maker_(block.graph.size() + 1, SIZE_MAX) {
     for (size_t n = 0; n < t_.forward; ++n)
       if (!t_.skip[n])
         for (Id o : t_.graph.nodes[n].out) maker_[o] = n;
@@ -110,7 +110,7 @@ class Saved {
 
 // The template, with a backward that makes the outputs of `dropped` again, each just before its first use.
 Template remade(Template t, const Nodes& dropped) {
-  const Saved saved(t);
+  const SavedValues saved(t);
   t.again = saved.measure(dropped).again;
   const std::vector<Node> nodes = t.graph.nodes;
   t.graph.nodes.resize(t.forward);
@@ -144,11 +144,11 @@ class Layers {
         next_(model.templates.rbegin()->first + 1) {
     for (size_t l = 0; l < levels_.size(); ++l)
       if (const uint32_t tmpl = layer(l).tmpl; !orders_.count(tmpl))
-        orders_[tmpl] = Saved(model.templates.at(tmpl)).order();
+        orders_[tmpl] = SavedValues(model.templates.at(tmpl)).order();
   }
   size_t size() const { return levels_.size(); }
   Block& layer(size_t l) { return model_.blocks[first_ + l]; }
-  const std::vector<Saved::Step>& order(size_t l) { return orders_.at(layer(l).tmpl); }
+  const std::vector<SavedValues::Step>& order(size_t l) { return orders_.at(layer(l).tmpl); }
   void drop_all(size_t l) { levels_[l] = order(l).size(); }
   // Drops the output with the most bytes per FLOP, in the first layer that still keeps it. Returns its bytes; 0 if
   // nothing is left to drop.
@@ -182,7 +182,7 @@ class Layers {
   const size_t first_;          // block of the layers
   std::vector<size_t> levels_;  // per layer: the number of dropped steps
   uint32_t next_;               // the next free template number
-  std::map<uint32_t, std::vector<Saved::Step>> orders_;
+  std::map<uint32_t, std::vector<SavedValues::Step>> orders_;
 };
 
 }  // namespace
@@ -223,9 +223,9 @@ Kept kept(const Model& model) {
     const bool inside = b && model.blocks[b - 1].recomputed;  // of a run: its input is made again, not kept
     if (model.blocks[b].recomputed) {
       for (Id i : t.inputs) sum.bytes += inside ? 0 : bytes(t.graph.value(i).desc);
-      sum.again += Saved(t).forward_flops();
+      sum.again += SavedValues(t).forward_flops();
     } else {
-      sum.bytes += Saved(t).measure({}, !inside).bytes;
+      sum.bytes += SavedValues(t).measure({}, !inside).bytes;
       sum.again += t.again;
     }
   }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that divide the layers ([parallel] tensor) write and read the files of whole models.
+#include <cmath>
+
+#include "../cli/harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+const std::string sizes =
+    "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
+    "num_attention_heads = 4\nnum_key_value_heads = 4\n[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
+    "[train]\nmicro_batch = 4\nsequence_length = 16\neval_every = 3\n"
+    "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
+
+Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
+  args.insert(args.begin(), "run");
+  if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
+  Result result = engine(scratch, args);
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  return result;
+}
+
+void near(const fs::path& run, const fs::path& whole, const char* what) {
+  const std::vector<double> mine = column(run, what), theirs = column(whole, what);
+  REQUIRE(mine.size() == theirs.size());
+  for (size_t k = 0; k < mine.size(); ++k) {
+    INFO(what << " " << k);
+    CHECK(std::abs(mine[k] / theirs[k] - 1) < 1e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint of divided layers goes on with any degree", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("divided.toml", sizes);
+  const auto run = [&](const std::string& name, const std::string& target, uint32_t ranks, uint32_t tensor, int steps,
+                       const std::string& zero = "none") {
+    // Each step takes the same four sequences.
+    Args args = {target,
+                 "parallel.tensor=" + std::to_string(tensor),
+                 "train.steps=" + std::to_string(steps),
+                 "train.micro_batch=" + std::to_string(4 * tensor / ranks),
+                 "zero.plugin=" + zero,
+                 "zero.bucket=64KiB"};
+    if (target == "divided.toml") args.insert(args.end(), {"--out", name});
+    ran(scratch, args, ranks);
+  };
+  run("whole", "divided.toml", 1, 1, 6);
+  run("two", "divided.toml", 2, 2, 6);
+  near(scratch / "two", scratch / "whole", "loss");
+  near(scratch / "two", scratch / "whole", "grad_norm");
+  run("first", "divided.toml", 2, 2, 3);
+  struct Case {
+    uint32_t ranks, tensor;
+    const char* zero;
+  };
+  for (const Case& c : {Case{1, 1, "none"}, {2, 2, "none"}, {4, 4, "none"}, {4, 2, "zero3"}, {2, 1, "zero2"}}) {
+    const std::string name = std::to_string(c.ranks) + "-" + std::to_string(c.tensor);
+    INFO(name);
+    fs::copy(scratch / "first", scratch / name, fs::copy_options::recursive);
+    run(name, name, c.ranks, c.tensor, 6, c.zero);
+    near(scratch / name, scratch / "whole", "loss");
+    CHECK(engine(scratch, {"ckpt", "verify", name}).exit == 0);
+    // Every bit is that of the run that never stopped, if the degree is the same.
+    CHECK((engine(scratch, {"ckpt", "diff", name, "two"}).exit == 0) == (c.tensor == 2 && c.ranks == 2));
+  }
+  // Each rank saved its part.
+  CHECK(fs::exists(scratch / "two" / "checkpoints" / "step-00000006" / "model-00001.safetensors"));
+}
+
+TEST_CASE("divided layers start from and export the files of whole models", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("divided.toml", sizes);
+  const std::string still = "optimizer.learning_rate=0";
+  ran(scratch, {"divided.toml", "--out", "whole", "train.steps=3"}, 1);
+  REQUIRE(engine(scratch, {"ckpt", "export", "whole", "--to", "hf"}).exit == 0);
+  const std::string weights = read(scratch / "hf" / "model.safetensors");
+  // A step that changes nothing, on ranks that read a part each.
+  const auto exported = [&](const std::string& run, uint32_t ranks, uint32_t tensor, const std::string& from) {
+    ran(scratch,
+        {"divided.toml", "--out", run, "train.steps=1", still, "schedule.warmup_steps=0",
+         "parallel.tensor=" + std::to_string(tensor), "model.from=" + from},
+        ranks);
+    REQUIRE(engine(scratch, {"ckpt", "export", run, "--to", run + "-hf"}).exit == 0);
+    CHECK(read(scratch / (run + "-hf") / "model.safetensors") == weights);
+  };
+  exported("two", 2, 2, "hf");
+  exported("four", 4, 4, "whole");
+  exported("both", 4, 2, "two-hf");
+  // Planted: an export of other values is another file.
+  CHECK(read(scratch / "hf" / "model.safetensors").size() > 100000);
+  ran(scratch, {"divided.toml", "--out", "trained", "train.steps=1", "parallel.tensor=2", "model.from=hf"}, 2);
+  REQUIRE(engine(scratch, {"ckpt", "export", "trained", "--to", "trained-hf"}).exit == 0);
+  CHECK(read(scratch / "trained-hf" / "model.safetensors") != weights);
+  // One process generates from what ranks divided.
+  const Result text = engine(scratch, {"generate", "trained", "a", "--tokens", "4"});
+  INFO(text.err);
+  CHECK(text.exit == 0);
+}
+
+TEST_CASE("ranks that the degree does not divide are refused before they start", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("divided.toml", sizes);
+  const Result uneven = engine(scratch, {"run", "divided.toml", "--out", "no", "--ranks", "3", "parallel.tensor=2"});
+  CHECK(uneven.exit == 2);
+  CHECK(has(uneven.err, "parallel.tensor = 2 does not divide 3 ranks"));
+  CHECK_FALSE(fs::exists(scratch / "no"));
+  const Result alone = engine(scratch, {"run", "divided.toml", "--out", "no", "parallel.tensor=2"});
+  CHECK(alone.exit == 2);
+  CHECK(has(alone.err, "parallel.tensor = 2 does not divide 1 rank"));
+}
