@@ -63,7 +63,8 @@ MODELS = {
     "olmo2": ("olmo2", LLAMA + "intermediate_size = 96"),
     "olmo2, grouped heads": ("olmo2", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2"),
     "phi3": ("phi3", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2\npartial_rotary_factor = 0.5"),
-    "phi3 longrope, short": ("phi3", LLAMA + PHI3 + "original_max_position_embeddings = 128"),
+    "phi3 longrope, short": ("phi3", LLAMA.replace("= 128", "= 512") + PHI3 + "original_max_position_embeddings = 256"),
+    # llama.cpp rounds its context of 128 up to 256
     "phi3 longrope, long": ("phi3", LLAMA + PHI3 + "original_max_position_embeddings = 2"),
     "smollm3": ("smollm3", DEEP + "intermediate_size = 96\nnum_key_value_heads = 2"),
     "smollm3 rope yarn": ("smollm3", DEEP + 'tie_word_embeddings = false\nrope_type = "yarn"\nrope_factor = 4.0\n'
@@ -74,7 +75,7 @@ MODELS = {
     "internlm2": ("internlm2", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2"),
     "internlm2, rope linear": ("internlm2", LLAMA + 'rope_type = "linear"\nrope_factor = 4.0'),
     "mistral": ("mistral", LLAMA + "head_dim = 24\nsliding_window = 64"),
-    "ministral": ("ministral", LLAMA + 'layer_types = ["full_attention", "sliding_attention"]\nsliding_window = 60'),
+    "ministral": ("ministral", LLAMA + 'head_dim = 16\nlayer_types = ["full_attention", "sliding_attention"]\nsliding_window = 60'),
     "gemma2": ("gemma2", GEMMA + "attn_logit_softcapping = 5.0\nfinal_logit_softcapping = 6.0"),
     "gemma2 without caps": ("gemma2", GEMMA.replace("_layers = 7", "_layers = 2") + 'rope_type = "linear"\nrope_factor = 4.0\n'
                             'layer_types = ["sliding_attention", "full_attention"]'),
@@ -174,7 +175,7 @@ def models(work, failed):
         engine(work, "ckpt", "export", work / "run", "--to", work / "hf")
         llama, theirs = Llama(work / "m.gguf"), None
         if torch and plugin not in NOT_THEIRS:
-            theirs = AutoModelForCausalLM.from_pretrained(work / "hf", dtype=torch.float32).eval()
+            theirs = AutoModelForCausalLM.from_pretrained(work / "hf", dtype=torch.float32, pad_token_id=0).eval()
         apart, same = 0.0, 0
         for prompt in PROMPTS:
             if theirs:

@@ -19,9 +19,9 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "eng.precision/1-draft8" /* for the description: see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "eng.precision/1-draft9" /* for the description: see engine/plugin.h */
 #define ENG_ZERO_KIND "eng.zero/1"                   /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "eng.zero/1-draft7"           /* for the description: see engine/plugin.h */
+#define ENG_ZERO_DRAFT "eng.zero/1-draft8"           /* for the description: see engine/plugin.h */
 
 /* Roles of a state. */
 #define ENG_ROLE_WEIGHT 1 /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */
@@ -32,6 +32,9 @@ extern "C" {
 #define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch, which moves between ranks in its dtype */
 #define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient; micro-batches are added in its dtype */
 #define ENG_ROLE_ACT 6     /* activations */
+/* A rank's own: what its sums of gradients have left out so far, f32 (eng_move.residual). Only an "eng.zero/1" is asked for its
+ * part, if it has ENG_AXIS_RESIDUAL. */
+#define ENG_ROLE_RESIDUAL 7
 
 /* The parameters of one block that share a weight dtype, laid out flat. Parameters with different kinds of optimizer
  * states, and frozen ones, have units of their own. So have frozen matrices of layers, if the precision policy keeps
@@ -118,7 +121,10 @@ typedef struct eng_move {
   const eng_view *to;
   const eng_id *states; /* the policy's own, in the order of eng_axis.states; they may not be written */
   uint32_t n_states;
-  uint32_t reserved;
+  /* ENG_AXIS_RESIDUAL: for a sum of ENG_ROLE_GRAD, the piece of this rank's own residual, f32, which the move reads and
+   * writes in place; its part is that of ENG_ROLE_RESIDUAL. 0 elsewhere, and where nothing is updated with the gradients:
+   * what such a sum leaves out is lost. */
+  eng_id residual;
 } eng_move;
 
 /* eng_axis.flags of "eng.precision/1": its moves round as eng.cast/1 does. The optimizer may then write the new weight
@@ -129,6 +135,12 @@ typedef struct eng_move {
  * compares losses where it otherwise compares bits. Equal runs must still have equal bits, and all ranks the same
  * values. The new dtype of a state is not meant: everybody sees that in `place`. */
 #define ENG_AXIS_LOSSY 2u
+/* eng_axis.flags of "eng.zero/1": sums of gradients leave something out, which the next sum adds (error feedback). For
+ * every unit with a gradient the host keeps a residual: a tensor of this rank's own, zero before the first step, kept
+ * from step to step and in checkpoints. A part of it is one within a group of neighbours: ranks k * n .. k * n + n - 1.
+ * A run that goes on with another number of ranks or groups begins with zeros. Not with a loss scale, to which what is
+ * left would belong: eng_axis.begin of the precision policy is then refused. */
+#define ENG_AXIS_RESIDUAL 4u
 
 typedef struct eng_axis {
   uint32_t struct_size;
@@ -168,6 +180,9 @@ typedef struct eng_axis {
    * Optional: NULL if there is nothing to do.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*begin)(void *self, eng_build *, const eng_policy_update *, eng_error *);
+  /* Writes the flags of this object, if they depend on its options; they replace `flags`. Optional.
+   *   Call: [plan & created]  since 1.0 */
+  eng_status (*flags_of)(void *self, uint32_t *flags, eng_error *);
 } eng_axis;
 
 #ifdef __cplusplus

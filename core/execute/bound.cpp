@@ -118,13 +118,10 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
     strides[k].fill(1);
     for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
     const bool there = call.by == &device_ && arenas->memory(plan_.buffer(v.buffer).arena) == ENG_MEMORY_DEVICE;
-    tensors[k] = {address(v),
-                  {there ? static_cast<DLDeviceType>(info.dl_device_type) : kDLCPU, there ? info.dl_device_id : 0},
-                  static_cast<int32_t>(d.ndim),
-                  dtype_dlpack(d.dtype),
-                  const_cast<int64_t*>(d.dims),
-                  strides[k].data(),
-                  0};
+    DLTensor& t = tensors[k] = {};
+    t.data = address(v), t.dtype = dtype_dlpack(d.dtype), t.ndim = static_cast<int32_t>(d.ndim);
+    t.shape = const_cast<int64_t*>(d.dims), t.strides = strides[k].data(), t.device = {kDLCPU, 0};
+    if (there) t.device = {static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
     args[k] = &tensors[k];
   }
   void* scratch = action.workspace.buffer ? address(action.workspace) : nullptr;

@@ -12,6 +12,7 @@ Homes::Homes(const PlanRequest& request, Plan& plan, Emitter& emitter)
       computed_[unit_of(block.params[k])] = t.graph.value(t.params[k]).desc.dtype;
   }
   choose_kept();
+  residual.resize(units());
   for (size_t u = 0; u < units(); ++u) make_homes(u);
   if (r_.train && r_.optimizer) make_optimizer();
   make_tensors();
@@ -113,6 +114,7 @@ void Homes::make_homes(size_t u) {
   this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
                                 : emit_.persistent(name, Line::gradients, desc, r_.job || late, at),
                         reduced, false, 1, at});
+  if (keeps_residuals()) residual[u] = persistent("residual", Line::residuals, ENG_ROLE_RESIDUAL, ENG_F32, u);
 }
 
 void Homes::make_optimizer() {
@@ -153,6 +155,7 @@ Home Homes::make_state(size_t state, size_t u) {
 }
 
 void Homes::make_tensors() {
+  if (keeps_residuals()) plan_.ranks.parts.push_back({plan_.ranks.data_size(), plan_.ranks.data_rank(), data_group});
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = unit_of(p);
     const auto add = [&](const std::string& role, const Home& home, const eng_desc& mine) {
@@ -162,15 +165,22 @@ void Homes::make_tensors() {
       plan_.tensors.push_back(
           {param.name, role, desc, home.part, ranges(home, p), param.flags, home.packed, param.cut.count > 1});
     };
-    const eng_desc& own = model_.params[p].desc;
-    add("parameter", master[u], own);
-    if (r_.train && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], own);
+    add("parameter", master[u], model_.params[p].desc);
+    if (r_.train && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], model_.params[p].desc);
     for (size_t s = 0; s < optimizer.size(); ++s) {
       const std::string& state = rules().states()[s].name;
       if (optimizer[s][u].view.buffer) add(state, optimizer[s][u], rules().of(p).states[s].desc);
       if (const auto it = shaped[s].find(p); it != shaped[s].end())
         plan_.tensors.push_back(tensor_at(model_.params[p].name, state, it->second));
     }
+    if (!residual[u].view.buffer) continue;
+    // One tensor, a row for each group of ranks that together hold one. No other rank holds what this one does.
+    const uint32_t n = plan_.ranks.part(residual[u].part).count, rows = plan_.ranks.data_size() / n;
+    std::vector<HeldRange> held = ranges(residual[u], p);
+    for (HeldRange& range : held) range.first += plan_.ranks.data_rank() / n * elements(p).count;
+    plan_.tensors.push_back({fmt::format("zero.residual.{}.{}", rows, model_.params[p].name), "policy",
+                             make_desc(ENG_F32, {rows, static_cast<int64_t>(elements(p).count)}),
+                             static_cast<Id>(plan_.ranks.parts.size()), held});
   }
 }
 

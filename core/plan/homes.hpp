@@ -17,6 +17,10 @@ class Homes : public Units {
   // Its parameters are frozen: it has no gradient and no optimizer state, and a step does not publish it.
   bool frozen(size_t u) const { return r_.train && rules().frozen(unit(u).params[0]); }
   const Rules::Rule& rule(size_t u) const { return rules().of(unit(u).params[0]); }  // but for the group
+  // True if the host keeps what sums of gradients leave out, for the next ones.
+  bool keeps_residuals() const {
+    return r_.sharding && (r_.sharding->table.flags & ENG_AXIS_RESIDUAL) && r_.train && r_.optimizer && !r_.job;
+  }
   // The type in which the model reads a unit's parameters.
   int32_t computed(size_t u) const { return computed_[u]; }
   // The type in which ranks sum their gradients.
@@ -56,7 +60,7 @@ class Homes : public Units {
   // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
   uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
 
-  std::vector<Home> weight, master, grad;    // per unit
+  std::vector<Home> weight, master, grad, residual;  // per unit; without keeps_residuals() the last are absent
   std::vector<int32_t> initial;              // per unit: the type in which values are made that its home then rounds
   std::vector<std::vector<Home>> optimizer;  // per state of the optimizer and unit; absent where it has none
   std::vector<std::map<uint32_t, View>> shaped;  // per state of the optimizer: those of parameters that are whole

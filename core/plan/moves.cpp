@@ -24,19 +24,13 @@ void Moves::move(const Policy& policy, int32_t role, size_t u, size_t piece, con
     return eng_view{sizeof(eng_view), v.desc.dtype, part, 0, static_cast<uint64_t>(count(v.desc))};
   };
   const eng_view source = home(from, from_part), target = home(to, to_part);
-  const eng_id src = builder.add(from), dst = builder.add(to, true);
   const std::vector<eng_id> states = own_.add(builder, policy, false);
-  const eng_move m{sizeof(eng_move),
-                   role,
-                   static_cast<eng_id>(u + 1),
-                   static_cast<uint32_t>(piece),
-                   src,
-                   dst,
-                   &source,
-                   &target,
-                   states.data(),
-                   static_cast<uint32_t>(states.size()),
-                   0};
+  eng_move m{};
+  m.struct_size = sizeof m, m.role = role, m.unit = static_cast<eng_id>(u + 1), m.piece = static_cast<uint32_t>(piece);
+  m.src = builder.add(from), m.dst = builder.add(to, true), m.from = &source, m.to = &target;
+  m.states = states.data(), m.n_states = static_cast<uint32_t>(states.size());
+  if (role == ENG_ROLE_GRAD && !from_part && &policy == r_.sharding && homes_.keeps_residuals())
+    m.residual = builder.add(homes_.view(homes_.residual[u], homes_.pieces(u)[piece]), true);
   const size_t before = emit_.segment().actions.size();
   ask(policy.who(), builder, Exit::environment, policy.table.move, policy.self.get(), &builder, &m);
   if (written(emit_.segment(), before, to) != Written::all)

@@ -16,6 +16,7 @@ enum class Line : uint8_t {
   weights,
   reference,  // weights of the reference model
   gradients,
+  residuals,  // what sums of gradients left out
   optimizer,
   constants,
   batch,

@@ -11,12 +11,14 @@
 namespace eng {
 namespace {
 
-std::shared_ptr<void> create_axis(const eng_axis& table, const Section& section, const std::string& where,
-                                  Ranks& ranks) {
+Policy make_policy(const char* kind, const std::string& name, const eng_axis& table, const Section& section,
+                   Ranks& ranks) {
   RanksBuilder builder(ranks);
-  auto self = make_object(table, section, where, static_cast<eng_build*>(&builder));
+  const std::string where = fmt::format("[{}] {}", kind, name);
+  Policy out{kind, name, table, make_object(table, section, where, static_cast<eng_build*>(&builder))};
   builder.check(where);
-  return self;
+  if (table.flags_of) call_plugin(Exit::environment, where, table.flags_of, out.self.get(), &out.table.flags);
+  return out;
 }
 
 // The answer of `place` about a state. `own`: the one field that the policy may change.
@@ -35,14 +37,14 @@ eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field e
 
 Precision make_precision(const std::string& name, const eng_axis& table, const Section& section, const World& world) {
   Ranks ranks(world);
-  Precision out{{"precision", name, table, create_axis(table, section, "[precision] " + name, ranks)}};
+  Precision out{make_policy("precision", name, table, section, ranks)};
   if (ranks.groups.size() > 1 || !ranks.parts.empty())
     throw Error(Exit::environment, "[precision] " + name + " makes groups or parts, which only [zero] has a use for");
   return out;
 }
 
 Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& section, Ranks& ranks) {
-  return {{"zero", name, table, create_axis(table, section, "[zero] " + name, ranks)}};
+  return {make_policy("zero", name, table, section, ranks)};
 }
 
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section,

@@ -264,19 +264,13 @@ void Update::whole(size_t u, uint32_t p) {
 
 void Update::ask_update(EmittingBuilder& builder, uint32_t arena, uint32_t leader, uint32_t stage, Id master, Id grad,
                         Id weight, const std::vector<eng_id>& states, const std::vector<eng_range>& ranges) {
-  const eng_update update{sizeof(eng_update),
-                          model_.params[leader].flags,
-                          master,
-                          grad,
-                          weight,
-                          builder.add(reads(arena).scalars[homes_.rules().of(leader).group]),
-                          states.data(),
-                          static_cast<uint32_t>(states.size()),
-                          stage,
-                          ranges.data(),
-                          static_cast<uint32_t>(ranges.size()),
-                          builder.add(reads(arena).counters),
-                          r_.seed};
+  eng_update update{};
+  update.struct_size = sizeof update, update.flags = model_.params[leader].flags, update.stage = stage;
+  update.master = master, update.grad = grad, update.weight_out = weight;
+  update.scalars = builder.add(reads(arena).scalars[homes_.rules().of(leader).group]);
+  update.counters = builder.add(reads(arena).counters), update.seed = r_.seed;
+  update.states = states.data(), update.n_states = static_cast<uint32_t>(states.size());
+  update.ranges = ranges.data(), update.n_ranges = static_cast<uint32_t>(ranges.size());
   ask(r_.optimizer->who(), builder, Exit::usage, r_.optimizer->table.update, r_.optimizer->self.get(), &builder,
       &update);
 }

@@ -48,6 +48,7 @@ const eng_axis fp32 = {.struct_size = sizeof(eng_axis),
                        .update = nullptr,
                        .flags = 0,
                        .reserved = 0,
-                       .begin = nullptr};
+                       .begin = nullptr,
+                       .flags_of = nullptr};
 
 }  // namespace precision

@@ -152,7 +152,8 @@ const eng_axis bf16 = {.struct_size = sizeof(eng_axis),
                        .update = nullptr,
                        .flags = ENG_AXIS_CASTS,
                        .reserved = 0,
-                       .begin = nullptr};
+                       .begin = nullptr,
+                       .flags_of = nullptr};
 
 const eng_axis bf16_sr = {.struct_size = sizeof(eng_axis),
                           .minor = 0,
@@ -164,7 +165,8 @@ const eng_axis bf16_sr = {.struct_size = sizeof(eng_axis),
                           .update = nullptr,
                           .flags = ENG_AXIS_CASTS,
                           .reserved = 0,
-                          .begin = nullptr};
+                          .begin = nullptr,
+                          .flags_of = nullptr};
 
 const eng_axis fp16 = {.struct_size = sizeof(eng_axis),
                        .minor = 0,
@@ -176,6 +178,7 @@ const eng_axis fp16 = {.struct_size = sizeof(eng_axis),
                        .update = update_fp16,
                        .flags = ENG_AXIS_CASTS,
                        .reserved = 0,
-                       .begin = begin_fp16};
+                       .begin = begin_fp16,
+                       .flags_of = nullptr};
 
 }  // namespace precision

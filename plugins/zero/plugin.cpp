@@ -15,7 +15,30 @@
   "[provides.options.fast]\n" \
   "type = 'bool'\n" \
   "default = false\n" \
-  "help = \"sum gradients with the communicator's own reductions; the strategies then no longer give equal bits\"\n"
+  "help = \"sum gradients with the communicator's own reductions; the strategies then no longer give equal bits\"\n" \
+  "\n" \
+  "[provides.options.sum]\n" \
+  "type = 'string'\n" \
+  "default = 'exact'\n" \
+  "choices = ['exact', 'bf16', 'int8']\n" \
+  "help = \"the form in which summands move between ranks, with groups between groups: as they are, or narrower. What " \
+  "is rounded off is added to the next sum\"\n"
+
+#define ZERO_GATHER \
+  "\n" \
+  "[provides.options.gather]\n" \
+  "type = 'string'\n" \
+  "default = 'exact'\n" \
+  "choices = ['exact', 'int8']\n" \
+  "help = \"the form in which weights are gathered: as they are, or in 8 bits with a scale for every 64\"\n"
+
+#define ZERO_GROUP \
+  "\n" \
+  "[provides.options.group]\n" \
+  "type = 'int'\n" \
+  "default = 0\n" \
+  "min = 0\n" \
+  "help = \"ranks of a group, neighbours such as those of a node; 0: the largest of 8, 4 and 2 that divides the ranks\"\n"
 
 ENG_DESCRIPTION(
   "[plugin]\n"
@@ -32,7 +55,13 @@ ENG_DESCRIPTION(
     "each rank keeps a part of the masters, optimizer state and summed gradients; zero1 is the same program",
     "fit = { order = 20, same_as = ['zero1'] }\n")
   ZERO_STRATEGY("zero3", "each rank keeps a part of everything, weights too; weights are gathered for each use",
-    "fit = { order = 30 }\n"))
+    "fit = { order = 30 }\n") ZERO_GATHER
+  ZERO_STRATEGY("hpz",
+    "as zero3, but each group of ranks keeps all weights, so that they are gathered within a group (hpZ of ZeRO++)",
+    "") ZERO_GATHER ZERO_GROUP
+  ZERO_STRATEGY("mics",
+    "as zero3 within each group of ranks, which keeps everything; only sums of gradients cross groups (MiCS)",
+    "") ZERO_GATHER ZERO_GROUP)
 // clang-format on
 
 namespace {

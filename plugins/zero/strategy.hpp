@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the four strategies. They differ only in the roles of which a rank keeps a part.
+// The tables of the strategies. They differ in the roles of which a rank keeps a part, and in the size of the parts.
 //
-//            WEIGHT  MASTER  STATE  GRAD
-//   none     whole   whole   whole  part   (gathered for the update)
-//   zero1    whole   part    part   part
-//   zero2    whole   part    part   part
-//   zero3    part    part    part   part
+//            WEIGHT   MASTER   STATE    GRAD
+//   none     whole    whole    whole    1/W      (gathered for the update)
+//   zero1    whole    1/W      1/W      1/W
+//   zero2    whole    1/W      1/W      1/W
+//   zero3    1/W      1/W      1/W      1/W
+//   hpz      1/N      1/W      1/W      1/W      (Wang et al. 2023, ZeRO++, arXiv 2306.10209)
+//   mics     1/N      1/N      1/N      1/N      (Zhang et al. 2022, MiCS, arXiv 2205.00119)
 //
-// With W ranks a part is 1/W of every piece; rank r keeps the r-th. PARTIAL and ACT are always whole, because every
-// rank has its own sequences.
+// With W ranks a part is 1/W of every piece, or 1/N within a group of N neighbours. PARTIAL and ACT are always whole,
+// because every rank has its own sequences.
 #pragma once
 
 #include "engine/plugin.h"

@@ -65,6 +65,8 @@ bool chat_rows(Job& job, const std::string& above);
 // Leaves the model open, which must be a directory of weights.
 void base(Job& job, const std::string& origin, const std::string& why);
 void zero(Job& job);
+// Groups of ranks, and what moves between ranks in fewer bits, of DeepSpeed's stage 3; after `precision`.
+void compression(Job& job);
 void recompute(Job& job);
 // Steps, length, data, evaluation, checkpoints.
 void run(Job& job);

@@ -171,7 +171,7 @@ int64_t stage_of(Job& job) {
 // True for keys that DeepSpeed reads under stage 3 alone.
 bool of_stage_3(const std::string& key) {
   return key.starts_with("stage3_") || key == "sub_group_size" || key == "memory_efficient_linear" ||
-         key.starts_with("zero_hpz_") || key.starts_with("zero_quantized_");
+         key.starts_with("zero_hpz_") || key.starts_with("zero_quantized_") || key == "mics_shard_size";
 }
 
 // Hugging Face's `fsdp` is translated by `rest`; its file, and accelerate's flags, say it in parts.
@@ -269,6 +269,7 @@ void zero(Job& job) {
     }
   if (!unread.empty())
     job.out.note(fmt::format("stage {} does not read {}; not converted", stage, fmt::join(unread, ", ")));
+  if (stage == 3) compression(job);
   // A limit here, but not there.
   if (const std::string name = "zero_optimization.stage3_max_live_parameters"; stage == 3 && job.deepspeed.has(name)) {
     const Entry* live = job.deepspeed.take(name);

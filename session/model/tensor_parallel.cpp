@@ -7,6 +7,7 @@
 #include "core/base/text.hpp"
 #include "engine/ops_attention.h"
 #include "engine/ops_parallel.h"
+#include "session/model/caller_loss.hpp"
 
 namespace eng {
 namespace {
@@ -261,6 +262,7 @@ void check_parallel(const Config& config) {
   if (!config.section("transforms").as<Tables>("list").empty()) refuse("[[transforms]] or [adapter]");
   if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]]");
   if (config.section("reference").has("from")) refuse("[reference]");
+  if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
 }
 
 void divide_layers(Model& model, const Ranks& ranks) {

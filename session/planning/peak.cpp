@@ -11,9 +11,9 @@ const char* to_string(Queue queue) {
 }
 
 const char* to_string(Line line) {
-  static const char* names[] = {"weights", "reference",   "gradients", "optimizer", "constants", "batch",
-                                "step",    "activations", "workspace", "caches",    "leases",    "communication",
-                                "update",  "observers",   "job",       "sites"};
+  static const char* names[] = {"weights",       "reference", "gradients",   "residuals", "optimizer", "constants",
+                                "batch",         "step",      "activations", "workspace", "caches",    "leases",
+                                "communication", "update",    "observers",   "job",       "sites"};
   return names[static_cast<size_t>(line)];
 }
 

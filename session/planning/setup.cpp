@@ -19,6 +19,7 @@
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
+#include "session/planning/needs.hpp"
 #include "session/planning/notes.hpp"
 #include "session/planning/packed.hpp"
 #include "session/planning/schedule.hpp"
@@ -91,19 +92,6 @@ static Model trace(const Section& section, const eng_model& table, int64_t rows,
                                                 length)
                                   : ""));
   }
-}
-
-// A job adds up losses of windows and divides them by labels.
-static void need_labels(const Model& model, const Config& config, Registry& registry) {
-  if (has_weighted_mean(config, registry))
-    throw Error(Exit::usage, "[data]: the loss is a mean over weights of tokens; a job needs one over labels",
-                "take data without weights: data.weights = false");
-  for (const Term& term : model.templates.at(model.blocks.back().tmpl).terms)
-    if (term.weight != 0 && term.per)
-      throw Error(Exit::usage,
-                  fmt::format("term `{}` of the loss is divided by {}; a job needs losses per label", term.name,
-                              term.per == ENG_PER_PAIR ? "pairs" : "sequences"),
-                  "choose another [loss]");
 }
 
 namespace {
@@ -182,16 +170,6 @@ static void make_policies(Setup& s, const Asked& a) {
 }
 
 // Traces the model: up to what is recomputed. `other`: for samples of another length than the configuration's.
-static void need_undivided(const Model& model, const Asked& a) {
-  check_parallel(a.config);
-  for (const Parameter& p : model.params)
-    if (p.packed && p.cut.count > 1)
-      throw Error(Exit::usage, fmt::format("parallel.tensor divides {}, which precision.frozen packs", p.name),
-                  "remove one of the two");
-  if (!a.readable.job) return;
-  throw Error(Exit::usage, "jobs do not work with parallel.tensor yet", "parallel.tensor=1");
-}
-
 static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& notes, int64_t other = 0) {
   const Section &train = a.section("train"), &model = a.section("model");
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
@@ -217,7 +195,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
-  if (a.ranks().tensor > 1) need_undivided(out, a);
+  if (a.ranks().tensor > 1) need_divisible(out, a.config, a.readable.job);
   if (!alone) need_stored(out, a.config);
   check_blocks(out, model);
   if (caller_loss(a.config) && a.training) check_caller_loss(out);
@@ -247,6 +225,7 @@ static std::optional<uint32_t> make_ranks(Setup& s, const Asked& a, PlanRequest&
   if (!request.ranks.single()) {
     s.sharding = make_sharding(a.registry, a.config, request.ranks);
     request.sharding = &*s.sharding;
+    if (a.training) need_one_scale(s.precision, *s.sharding);
   }
   const std::string& name = a.section("comm").string("plugin");
   if (!a.registry.find(ENG_COMM_KIND, name)) return {};

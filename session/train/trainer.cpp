@@ -12,7 +12,6 @@
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/peak.hpp"
-#include "session/ranks/common_error.hpp"
 #include "session/ranks/exchange.hpp"
 #include "session/train/lengths.hpp"
 
@@ -218,35 +217,6 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
 
 void Trainer::settle() {
   if (!std::exchange(settled_, true)) executor_.run(late_update);
-}
-
-Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
-  Agreed all{batch.divisor(), batch.own_loss, batch.padding, stop, batch.parts};
-  if (single_rank()) return all;
-  std::vector<int64_t> mine = {std::bit_cast<int64_t>(batch.divisor()), std::bit_cast<int64_t>(batch.own_loss),
-                               batch.padding, stop};
-  for (const Batch::Part& part : batch.parts)
-    mine.insert(mine.end(), {part.samples, part.valid, std::bit_cast<int64_t>(part.divisor)});
-  all = {0, 0, 0, false, std::vector<Batch::Part>(batch.parts.size())};
-  const uint32_t tensor = setup_.plan.ranks.tensor;
-  if (tensor > 1) mine.push_back(hash_of(batch));
-  const auto said = exchange_numbers(exchange_, mine, "the agreement before a step");
-  for (size_t r = 0; r < said.size(); ++r) {
-    const std::vector<int64_t>& one = said[r];
-    all.stop = all.stop || one[3] != 0;
-    if (tensor > 1 && one.back() != said[r - r % tensor].back())
-      throw CommonError(
-          Exit::data,
-          fmt::format("rank {} has other samples than rank {}, with which it divides the layers", r, r - r % tensor),
-          "give all ranks of a tensor group the same batch");
-    if (r % tensor) continue;
-    all.divisor += std::bit_cast<double>(one[0]), all.own_loss += std::bit_cast<double>(one[1]);
-    all.padding += one[2];
-    for (size_t k = 0; k < all.parts.size(); ++k)
-      all.parts[k].samples += one[4 + 3 * k], all.parts[k].valid += one[5 + 3 * k],
-          all.parts[k].divisor += std::bit_cast<double>(one[6 + 3 * k]);
-  }
-  return all;
 }
 
 // The first rows of what the next program copies in.

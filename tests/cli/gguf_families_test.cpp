@@ -80,8 +80,8 @@ TEST_CASE("rows of groups of heads as GGUF: internlm2 and gpt_neox", "[cli][gguf
   CHECK(one.file.tensors.at("blk.1.attn_k.weight").dims == std::vector<uint64_t>{16, 8});
   CHECK(one.theirs("blk.1.ffn_up.weight") == one.own("model.layers.1.feed_forward.w3.weight"));
 
-  const Exported two = exported(scratch, "gpt_neox", small);
-  CHECK(two.file.number("gptneox.rope.dimension_count") == 1);
+  const Exported two = exported(scratch, "gpt_neox", std::string(small) + "rotary_pct = 0.5\n");
+  CHECK(two.file.number("gptneox.rope.dimension_count") == 2);
   CHECK(two.file.flag("gptneox.use_parallel_residual"));
   std::vector<size_t> order;
   for (size_t part = 0; part < 3; ++part)

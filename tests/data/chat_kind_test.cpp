@@ -132,7 +132,7 @@ TEST_CASE("a conversation before its answer has the ids of transformers") {
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::vector<int32_t> ids = chat.render(rows[i]);
-      // Those that do not know tools drop them, their calls or their answers.
+      // Templates that do not know tools drop them, their calls or their answers.
       const bool tools = rows[i].find("\"tools\"") != std::string::npos && !know_tools.count(name);
       if (hashes[i] == "-" || (tools && ids.empty())) {
         CHECK(ids.empty());

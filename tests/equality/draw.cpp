@@ -64,6 +64,7 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       g.optimizer, precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
+  text += d.zero;
   const uint32_t data = g.world / g.tensor;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", data % 2 ? data : 2);
   if (g.tensor > 1) text += fmt::format("[parallel]\ntensor = {}\n", g.tensor);
@@ -132,9 +133,10 @@ std::string describe(const Group& g) {
 
 std::string describe(const Draw& d) {
   return fmt::format(
-      "{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}{}{}",
-      d.strategy, d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute,
-      d.offload.empty() ? "nothing" : d.offload, d.observe ? ", observed" : "",
+      "{}{}{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}{}{}",
+      d.strategy, d.zero.empty() ? "" : ", ", d.zero, d.bucket, d.prefetch, d.overlap, d.live_limit,
+      d.recompute.empty() ? "none" : d.recompute, d.offload.empty() ? "nothing" : d.offload,
+      d.observe ? ", observed" : "",
       d.pad_vocabulary > 1 ? fmt::format(", rows of heads in {}s", d.pad_vocabulary) : "");
 }
 
@@ -156,9 +158,9 @@ Group draw_group(Random& random) {
 }
 
 Draw draw(Random& random, const Group& g) {
-  static const char* strategies[] = {"none", "zero1", "zero2", "zero3", "zero3", "two_level"};
+  static const char* strategies[] = {"none", "zero1", "zero2", "zero3", "zero3", "two_level", "hpz", "mics"};
   Draw d;
-  d.strategy = strategies[below(random, 6)];
+  d.strategy = strategies[below(random, 8)];
   const uint64_t least = g.world * eng::chunk * 4;  // one chunk for each rank
   d.bucket = chance(random, 0.3) ? uint64_t{64} << 20 : chance(random, 0.3) ? 1 : least * (1 + below(random, 4));
   d.prefetch = static_cast<int64_t>(below(random, 3));

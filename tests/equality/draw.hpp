@@ -38,7 +38,7 @@ inline constexpr const char* every_strategy[] = {"none", "zero1", "zero2", "zero
 
 // Settings that must not change them.
 struct Draw {
-  std::string strategy = "none";  // none, zero1, zero2, zero3, two_level
+  std::string strategy = "none";  // none, zero1, zero2, zero3, hpz, mics, two_level
   uint64_t bucket = uint64_t{64} << 20;
   int64_t prefetch = 1;
   bool overlap = true;
@@ -47,6 +47,7 @@ struct Draw {
   std::string offload = {};    // the keys of [offload]
   bool observe = false;        // the observer stats, with all that it has
   int64_t pad_vocabulary = 1;  // of the device
+  std::string zero = {};       // more keys of [zero]; those of compression change the numbers
 };
 
 std::string describe(const Group& group);

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "distance.hpp"
 #include "kernel_harness.hpp"
 
 using namespace kernels_test;
@@ -29,13 +30,6 @@ struct Draw {
     return out;
   }
 };
-
-double distance(const Tensor& a, const Tensor& b) {
-  double most = 0;
-  for (int64_t k = 0; k < a.size(); ++k)
-    most = std::max(most, std::fabs(a.at(k) - b.at(k)) / std::max(1.0, std::fabs(b.at(k))));
-  return most;
-}
 
 }  // namespace
 

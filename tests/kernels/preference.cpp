@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "distance.hpp"
 #include "kernel_harness.hpp"
 #include "tests/paths.hpp"
 
@@ -37,14 +38,6 @@ struct Golden {
     return out;
   }
 };
-
-// The largest distance, in units of the larger number, of at least 1.
-double distance(const Tensor& a, const Tensor& b) {
-  double most = 0;
-  for (int64_t k = 0; k < a.size(); ++k)
-    most = std::max(most, std::fabs(a.at(k) - b.at(k)) / std::max(1.0, std::fabs(b.at(k))));
-  return most;
-}
 
 }  // namespace
 

@@ -128,7 +128,8 @@ struct OneDtype {
   int32_t dtype;
   bool meddle = false;
   eng::Precision policy() const {
-    const eng_axis table = {sizeof(eng_axis), 0, nullptr, nullptr, place, nullptr, nullptr, nullptr, 0, 0, nullptr};
+    const eng_axis table = {sizeof(eng_axis), 0,       nullptr, nullptr, place,   nullptr,
+                            nullptr,          nullptr, 0,       0,       nullptr, nullptr};
     return {{"precision", "one", table, std::make_shared<OneDtype>(*this)}};
   }
   static eng_status place(void* self, const eng_unit* unit, int32_t, eng_view* io, eng_error*) {

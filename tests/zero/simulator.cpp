@@ -168,6 +168,13 @@ World::~World() {
   for (void* self : selves_) table_.destroy(self);
 }
 
+uint32_t World::flags() const {
+  uint32_t out = table_.flags;
+  eng::Sink sink;
+  if (table_.flags_of) sink.check(table_.flags_of(selves_[0], &out, sink.get()), eng::Exit::bug, "flags_of");
+  return out;
+}
+
 Id World::part(uint32_t rank, int32_t role) const {
   const eng_unit unit = {sizeof(eng_unit), 1, 0, 0, 4096 * size()};
   eng_view view = {sizeof(eng_view), ENG_BF16, 77, 0, 4096 * size()};

@@ -61,6 +61,8 @@ class World {
   uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
   eng::Ranks& ranks(uint32_t rank) { return *ranks_[rank]; }
   const eng_axis& table() const { return table_; }
+  // ENG_AXIS_* of rank 0's object.
+  uint32_t flags() const;
   // The part that `role` is kept in, by rank.
   eng::Id part(uint32_t rank, int32_t role) const;
 

@@ -125,12 +125,13 @@ pub struct eng_axis {
     pub flags: u32,
     pub reserved: u32,
     pub begin: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_policy_update, *mut eng_error) -> eng_status>,
+    pub flags_of: Option<unsafe extern "C" fn(*mut c_void, *mut u32, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_axis {}
 impl eng_axis {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 72]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
 }
 
 #[repr(C)]
@@ -935,7 +936,7 @@ pub struct eng_move {
     pub to: *const eng_view,
     pub states: *const eng_id,
     pub n_states: u32,
-    pub reserved: u32,
+    pub residual: eng_id,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_move {}
@@ -1854,6 +1855,7 @@ pub const ENG_ACT_RELU: i32 = 4;
 pub const ENG_ACT_SILU: i32 = 1;
 pub const ENG_AXIS_CASTS: u32 = 1;
 pub const ENG_AXIS_LOSSY: u32 = 2;
+pub const ENG_AXIS_RESIDUAL: u32 = 4;
 pub const ENG_BF16: i32 = 3;
 pub const ENG_CHAT_ANSWER: u32 = 1;
 pub const ENG_CHAT_KIND: &str = "eng.chat/1";
@@ -2022,6 +2024,7 @@ pub const ENG_ROLE_ACT: i32 = 6;
 pub const ENG_ROLE_GRAD: i32 = 5;
 pub const ENG_ROLE_MASTER: i32 = 2;
 pub const ENG_ROLE_PARTIAL: i32 = 4;
+pub const ENG_ROLE_RESIDUAL: i32 = 7;
 pub const ENG_ROLE_STATE: i32 = 3;
 pub const ENG_ROLE_WEIGHT: i32 = 1;
 pub const ENG_SCALER_COUNT: i32 = 8;
@@ -2095,8 +2098,8 @@ macro_rules! eng_draft {
     (observer) => { "eng.observer/1-draft3" };
     (ops) => { "eng.ops/1-draft7" };
     (optimizer) => { "eng.optimizer/1-draft6" };
-    (precision) => { "eng.precision/1-draft8" };
-    (zero) => { "eng.zero/1-draft7" };
+    (precision) => { "eng.precision/1-draft9" };
+    (zero) => { "eng.zero/1-draft8" };
     (tier) => { "eng.tier/1-draft2" };
     (transform) => { "eng.transform/1-draft1" };
 }
@@ -2151,6 +2154,7 @@ mod layout {
         check!(eng_axis, flags, 56, 4);
         check!(eng_axis, reserved, 60, 4);
         check!(eng_axis, begin, 64, 8);
+        check!(eng_axis, flags_of, 72, 8);
         check!(eng_build, api, 0, 8);
         check!(eng_build_api, struct_size, 0, 4);
         check!(eng_build_api, minor, 4, 4);
@@ -2477,7 +2481,7 @@ mod layout {
         check!(eng_move, to, 32, 8);
         check!(eng_move, states, 40, 8);
         check!(eng_move, n_states, 48, 4);
-        check!(eng_move, reserved, 52, 4);
+        check!(eng_move, residual, 52, 4);
         check!(eng_node, op, 0, 8);
         check!(eng_node, r#in, 8, 8);
         check!(eng_node, out, 16, 8);

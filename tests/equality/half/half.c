@@ -61,9 +61,9 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
 }
 
 static const eng_axis in_bf16 = {sizeof(eng_axis), 0, create_bf16, destroy, place, move, NULL, NULL,
-                                 ENG_AXIS_CASTS,   0, NULL};
+                                 ENG_AXIS_CASTS,   0, NULL,        NULL};
 static const eng_axis in_f16 = {sizeof(eng_axis), 0, create_f16, destroy, place, move, NULL, NULL,
-                                ENG_AXIS_CASTS,   0, NULL};
+                                ENG_AXIS_CASTS,   0, NULL,       NULL};
 
 static const char* describe(void) {
   return eng_description;

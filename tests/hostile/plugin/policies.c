@@ -212,7 +212,8 @@ const eng_axis hostile_precision = {sizeof(eng_axis),
                                     precision_update,
                                     0,
                                     0,
-                                    precision_begin};
+                                    precision_begin,
+                                    NULL};
 
 /* ---- zero ------------------------------------------------------------------------------------------- */
 
@@ -311,4 +312,5 @@ static eng_status move_zero(void* self, eng_build* b, const eng_move* m, eng_err
   return b->api->status(b, error);
 }
 
-const eng_axis hostile_zero = {sizeof(eng_axis), 0, create_zero, free, place_zero, move_zero, NULL, NULL, 0, 0, NULL};
+const eng_axis hostile_zero = {
+    sizeof(eng_axis), 0, create_zero, free, place_zero, move_zero, NULL, NULL, 0, 0, NULL, NULL};

@@ -15,7 +15,7 @@ RestartPolicy policy(uint32_t most, uint32_t min_ranks) {
   return {most, 8, min_ranks, 24, 3};
 }
 
-Cause killed(uint32_t rank, int signal = SIGKILL) {
+Cause killed_rank(uint32_t rank, int signal = SIGKILL) {
   Cause cause;
   cause.exit = 8, cause.text = "killed", cause.lost = rank, cause.signal = signal;
   return cause;
@@ -34,9 +34,9 @@ using Places = std::vector<uint32_t>;
 TEST_CASE("as many of the ranks that are left as keep the batch", "[ranks]") {
   Restarts all(policy(9, 1));
   CHECK(all.ranks() == 8);
-  CHECK(all.after(killed(2), true, 5).empty());
+  CHECK(all.after(killed_rank(2), true, 5).empty());
   CHECK(all.places() == Places{0, 1, 3, 4});  // of seven that are left; 8 = 4 x 2
-  CHECK(all.after(killed(2), true, 5).empty());
+  CHECK(all.after(killed_rank(2), true, 5).empty());
   CHECK(all.places() == Places{0, 1, 4, 5});  // the place of rank 2 was 3
   CHECK(all.after(own(10, "disk full"), true, 7).empty());
   CHECK(all.ranks() == 4);  // nobody was lost
@@ -45,12 +45,12 @@ TEST_CASE("as many of the ranks that are left as keep the batch", "[ranks]") {
 
 TEST_CASE("places are filled again where there would be too few", "[ranks]") {
   Restarts always(policy(9, 8));
-  CHECK(always.after(killed(7), true, 1).empty());
+  CHECK(always.after(killed_rank(7), true, 1).empty());
   CHECK(always.places() == Places{0, 1, 2, 3, 4, 5, 6, 7});
   Restarts four(policy(9, 4));
-  for (const uint32_t lost : {0u, 0u, 0u, 0u}) CHECK(four.after(killed(lost), true, 1).empty());
+  for (const uint32_t lost : {0u, 0u, 0u, 0u}) CHECK(four.after(killed_rank(lost), true, 1).empty());
   CHECK(four.places() == Places{4, 5, 6, 7});
-  CHECK(four.after(killed(1), true, 1).empty());
+  CHECK(four.after(killed_rank(1), true, 1).empty());
   CHECK(four.places() == Places{0, 4, 6, 7});  // the place that was lost first
 }
 
@@ -70,17 +70,17 @@ TEST_CASE("what would fail again is not started again", "[ranks]") {
   CHECK(one.after(own(7, "loss is NaN"), true, 10).empty());
   CHECK(one.after(own(7, "loss is NaN"), true, 20).empty());  // another step
   CHECK(one.after(own(4, "cannot read"), true, 20).empty());  // another error
-  CHECK(one.after(killed(0, SIGSEGV), true, 20).empty());
+  CHECK(one.after(killed_rank(0, SIGSEGV), true, 20).empty());
   CHECK(one.after(own(7, "loss is NaN"), true, 10) == "step 10 failed like this before");
-  CHECK(one.after(killed(1, SIGSEGV), true, 21) == "step 21 failed like this before");
+  CHECK(one.after(killed_rank(1, SIGSEGV), true, 21) == "step 21 failed like this before");
   CHECK(one.made() == 4);
   // A kill may come at the same step twice.
   Restarts two(policy(2, 8));
-  CHECK(two.after(killed(0), false, 1).empty());
-  CHECK(two.after(killed(0), false, 1).empty());
-  CHECK(two.after(killed(0), false, 1) == "--restarts 2: all of them are used");
+  CHECK(two.after(killed_rank(0), false, 1).empty());
+  CHECK(two.after(killed_rank(0), false, 1).empty());
+  CHECK(two.after(killed_rank(0), false, 1) == "--restarts 2: all of them are used");
   Restarts three(policy(9, 8));
-  Cause memory = killed(0);
+  Cause memory = killed_rank(0);
   memory.exit = 6;
   CHECK(three.after(memory, true, 3).empty());
   CHECK(three.after(memory, true, 3) == "step 3 failed like this before");

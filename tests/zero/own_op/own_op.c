@@ -72,7 +72,7 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
 #ifndef FLAGS
 #define FLAGS 0
 #endif
-static const eng_axis axis = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, FLAGS, 0, NULL};
+static const eng_axis axis = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, FLAGS, 0, NULL, NULL};
 
 static eng_status infer(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n, eng_error* error) {
   (void)cap, (void)error;

@@ -155,7 +155,7 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
   return fail(error, ENG_UNSUPPORTED, "two_level gathers weights, masters and states, and sums gradients into parts");
 }
 
-static const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, 0, 0, NULL};
+static const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, 0, 0, NULL, NULL};
 
 static const char* describe(void) {
   return eng_description;

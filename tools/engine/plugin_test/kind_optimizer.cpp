@@ -50,6 +50,7 @@ const eng_axis in_parts = {sizeof(eng_axis),
                            nullptr,
                            0,
                            0,
+                           nullptr,
                            nullptr};
 
 Course course_of(const Subject& s, Random& random, uint32_t ranks) {

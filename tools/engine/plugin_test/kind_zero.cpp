@@ -28,10 +28,16 @@ void check_place(const Subject& s, const Chosen<eng_axis>& zero, uint32_t ranks)
   }
 }
 
+// True if it says so for these options and ranks.
+bool is_lossy(const Chosen<eng_axis>& zero, uint32_t ranks) {
+  Ranks world(World{0, ranks, 0, ranks});
+  return make_sharding(zero.name, zero.table, zero.options, world).table.flags & ENG_AXIS_LOSSY;
+}
+
 std::string check_plans(const Subject& s, const Chosen<eng_axis>& zero, uint32_t ranks, Machine& on) {
   Random random = s.random("plans " + std::to_string(ranks));
   const auto optimizer = usual_optimizer(s);
-  const bool lossy = zero.table.flags & ENG_AXIS_LOSSY;
+  const bool lossy = is_lossy(zero, ranks);
   double worst = 0;
   for (int round = 0; round < s.rounds + 1; ++round) {
     Course course = plain_course(s, random);
@@ -92,9 +98,9 @@ void test_zero(const Subject& s, Sheet& sheet) {
       return "";
     });
     if (there)
-      sheet.check(fmt::format("{} on {} ranks",
-                              zero.table.flags & ENG_AXIS_LOSSY ? "random plans" : "the bits of plain plans", ranks),
-                  [&] { return check_plans(s, zero, ranks, *on); });
+      sheet.check(
+          fmt::format("{} on {} ranks", is_lossy(zero, ranks) ? "random plans" : "the bits of plain plans", ranks),
+          [&] { return check_plans(s, zero, ranks, *on); });
   }
 }
 

@@ -118,7 +118,7 @@ eng_status move_zero(void*, eng_build* b, const eng_move* m, eng_error* error) {
 
 constexpr eng_axis plain(eng_status (*move)(void*, eng_build*, const eng_move*, eng_error*),
                          decltype(eng_axis::place) where = place) {
-  return {sizeof(eng_axis), 0, create_policy, destroy_policy, where, move, nullptr, nullptr, 0, 0, nullptr};
+  return {sizeof(eng_axis), 0, create_policy, destroy_policy, where, move, nullptr, nullptr, 0, 0, nullptr, nullptr};
 }
 
 }  // namespace
