@@ -129,7 +129,7 @@ uint64_t loaded_bytes(const void* address) {
           here = here || found.address - object->dlpi_addr - part.p_vaddr < part.p_memsz;
           bytes += part.p_memsz;
         }
-        if (here) found.bytes = (bytes + step - 1) / step * step;
+        if (here) found.bytes = bytes <= step ? step : step + ((bytes - step) / 2 + step - 1) / step * step;
         return here ? 1 : 0;
       },
       &search);

@@ -20,7 +20,8 @@ uint64_t second_place_bytes(uint64_t tensors);
 void release_freed_memory();
 
 // The memory that the shared object at this address takes when it is used: its code and tables, in steps of 256 KiB, so
-// that not every build has other plans.
+// that not every build has other plans. Half of a larger object is counted beyond that: a run reads the code of one of
+// its models.
 uint64_t loaded_bytes(const void* address);
 
 // The largest resident size of this process so far.

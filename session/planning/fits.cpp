@@ -15,18 +15,17 @@
 
 namespace eng {
 
-// The overhead of a device is that of a run. Evaluating and generating read less of the code, analysing more: measured.
+// The overhead of a device is that of a run. Evaluating and generating read less of the code: measured.
 static uint64_t unread(const Plan& plan) {
-  return plan.table.buffer ? 0 : plan.next_logits.buffer ? 900'000 : 450'000;
+  return plan.table.buffer ? 0 : plan.next_logits.buffer ? 1'150'000 : 350'000;
 }
-constexpr uint64_t analysis_overhead = 500'000;
 
 Beside beside(const Setup& setup) {
   const eng_device_info& info = setup.target.info;
   Beside b;
   b.overhead = info.overhead_bytes + setup.comm_overhead;
   b.overhead -= std::min(b.overhead, unread(setup.plan));
-  if (info.overhead_bytes) b.overhead += setup.model_overhead + (setup.kept ? analysis_overhead : 0);  // else unknown
+  if (info.overhead_bytes) b.overhead += setup.model_overhead;  // else unknown
   b.bookkeeping = bookkeeping_bytes(setup.plan, setup.model, setup.stored);
   for (const Input& field : setup.plan.fields) b.staging += 2 * bytes(field.view.desc);
   b.data = setup.data;

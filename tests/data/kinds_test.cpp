@@ -23,12 +23,6 @@ json load(const char* name) {
   return json::parse(std::ifstream(golden + name));
 }
 
-std::string shown(const Ids& ids) {
-  std::string out;
-  for (const int32_t id : ids) out += (out.empty() ? "" : " ") + std::to_string(id);
-  return out;
-}
-
 // A tokenizer whose ids are bytes, behind these pre-tokenizers.
 json byte_file(const json& steps) {
   json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));

@@ -15,12 +15,6 @@ using nlohmann::json;
 
 namespace {
 
-std::string shown(const Ids& ids) {
-  std::string out;
-  for (const int32_t id : ids) out += (out.empty() ? "" : " ") + std::to_string(id);
-  return out;
-}
-
 const json& all_cases() {
   static const json all = json::parse(std::ifstream(golden + "ranks.json"));
   return all;

@@ -12,6 +12,12 @@ void TokenizerUse::set(eng_error* self, eng_status code, const char* text, uint6
   static_cast<TokenizerUse*>(self->data)->error_.assign(text, length);
 }
 
+std::string shown(const Ids& ids) {
+  std::string out;
+  for (const int32_t id : ids) out += (out.empty() ? "" : " ") + std::to_string(id);
+  return out;
+}
+
 TokenizerUse::TokenizerUse(const std::string& kind, const std::string& path) {
   sink_ = {sizeof(sink_), 0, this, set};
   table_ = static_cast<const eng_tokenizer*>(plugin().get_interface(ENG_TOKENIZER_KIND, kind.c_str()));

@@ -16,6 +16,8 @@ inline const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/
 
 using Ids = std::vector<int32_t>;
 
+std::string shown(const Ids& ids);  // with spaces between
+
 class TokenizerUse {
  public:
   // `kind` is the name that the plugin lists: auto, bytes, huggingface, sentencepiece.

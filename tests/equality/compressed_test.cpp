@@ -19,7 +19,7 @@ Draw with(const std::string& strategy, const std::string& zero = "", uint64_t bu
   return d;
 }
 
-Result trained(const Group& g, const Draw& d, uint64_t seed = 3) {
+Result trained_narrow(const Group& g, const Draw& d, uint64_t seed = 3) {
   INFO(describe(g) << "; " << describe(d));
   Result result = train(g, plan(g, d), {seed, seed % 2 == 0});
   REQUIRE(result.complaint == "");
@@ -69,7 +69,7 @@ TEST_CASE("groups of three are summed first, so that the order is another one, a
   Group g;
   g.world = 6;
   const Result first = all_equal(g, {with("hpz", group(3)), with("mics", group(3)), with("mics", group(3), 1 << 20)});
-  CHECK(difference(first, trained(g, with("zero3"))) != "");
+  CHECK(difference(first, trained_narrow(g, with("zero3"))) != "");
   // Within one group, or with groups of one, there is no other order.
   all_equal(g, {with("zero3"), with("hpz", group(6)), with("mics", group(6)), with("mics", group(1))});
 }
@@ -81,7 +81,7 @@ TEST_CASE("narrow sums are the same for every strategy, bucket and order of the 
     const Result first =
         all_equal(g, {with("none", sum), with("zero1", sum, 1 << 20), with("zero2", sum), with("zero3", sum)});
     CHECK(largest(all_of(first, "zero.residual.2.")) > 0);
-    CHECK(difference(first, trained(g, with("zero2"))) != "");
+    CHECK(difference(first, trained_narrow(g, with("zero2"))) != "");
   }
 }
 
@@ -106,7 +106,8 @@ TEST_CASE("what a narrow sum leaves out is what its residuals have", "[compresse
       Group g;
       g.world = world, g.accumulate = 3, g.steps = 1, g.grad_clip = 0;
       g.optimizer = "plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0.9\nweight_decay = 0.0\n";
-      const Result exact = trained(g, with(strategy, zero)), narrow = trained(g, with(strategy, zero + sum));
+      const Result exact = trained_narrow(g, with(strategy, zero)),
+                   narrow = trained_narrow(g, with(strategy, zero + sum));
       size_t compared = 0;
       double lost = 0;
       for (const auto& [name, left] : narrow.tensors) {
@@ -141,7 +142,7 @@ TEST_CASE("weights in 8 bits are the same for every strategy that gathers them",
     const std::string gather = "gather = 'int8'\n";
     const Result first =
         all_equal(g, {with("zero3", gather), with("hpz", group(2) + gather, 1 << 20), with("mics", group(2) + gather)});
-    const Result exact = trained(g, with("zero3"));
+    const Result exact = trained_narrow(g, with("zero3"));
     CHECK(difference(first, exact) != "");
     const std::vector<float>&a = numbers(first, "losses"), &b = numbers(exact, "losses");
     for (size_t k = 0; k < a.size(); ++k) CHECK(std::fabs(a[k] / b[k] - 1) < 0.01);
@@ -155,7 +156,7 @@ TEST_CASE("narrow sums and gathers move as many bytes as they say", "[compressed
   Group g;
   g.world = 2, g.steps = 1;
   const auto sent = [&](const std::string& strategy, const std::string& zero) {
-    return static_cast<double>(trained(g, with(strategy, zero, 1 << 20)).sent[0]);
+    return static_cast<double>(trained_narrow(g, with(strategy, zero, 1 << 20)).sent[0]);
   };
   const double exact = sent("zero3", ""), int8 = sent("zero3", "sum = 'int8'\n"),
                bf16 = sent("zero3", "sum = 'bf16'\n"), both = sent("zero3", "sum = 'int8'\ngather = 'int8'\n");

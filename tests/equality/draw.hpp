@@ -20,7 +20,6 @@ struct Group {
   // llama, llama-tied, llama-heads, qwen2, qwen3, opt, mamba, mamba2, hybrid, moe, odd, odd-tied, odd-plain
   std::string model = "llama";
   uint32_t world = 2;
-  uint32_t tensor = 1;  // [parallel] tensor: a divisor of `world`
   int64_t accumulate = 1;
   bool reduce_per_step = false;
   std::string precision = "fp32";  // its plugin; and more keys of its section
@@ -32,6 +31,7 @@ struct Group {
   std::map<int, Overflow> overflows = {};  // by step, from 0
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, hybrid, moe
   std::string transforms = {};             // [[transforms]]
+  uint32_t tensor = 1;                     // [parallel] tensor: a divisor of `world`
 };
 
 inline constexpr const char* every_strategy[] = {"none", "zero1", "zero2", "zero3", "two_level"};

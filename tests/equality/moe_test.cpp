@@ -9,7 +9,7 @@ using namespace equality;
 
 namespace {
 
-Result trained(const Group& group, const Draw& draw) {
+Result trained_experts(const Group& group, const Draw& draw) {
   return train(group, plan(group, draw), {7, true});
 }
 
@@ -36,10 +36,10 @@ TEST_CASE("a mixture of experts: zero, tiers and recomputation change no bit", "
   groups[2].packed = true;
   for (Group& group : groups) {
     group.model = "moe", group.steps = 2;
-    const Result first = trained(group, Draw());
+    const Result first = trained_experts(group, Draw());
     for (const Draw& draw : draws()) {
       INFO(describe(group) << "; " << describe(draw));
-      CHECK(difference(first, trained(group, draw)) == "");
+      CHECK(difference(first, trained_experts(group, draw)) == "");
     }
   }
 }
@@ -49,11 +49,11 @@ TEST_CASE("a mixture of experts: two ranks, or twice as many micro-batches of on
   one.model = two.model = "moe";
   one.steps = two.steps = 2;
   one.world = 1, one.accumulate = 2, two.world = 2, two.accumulate = 1;
-  const Result alone = trained(one, Draw());
+  const Result alone = trained_experts(one, Draw());
   for (const char* strategy : {"none", "zero3"}) {
     Draw draw;
     draw.strategy = strategy;
-    const Result both = trained(two, draw);
+    const Result both = trained_experts(two, draw);
     REQUIRE(both.complaint.empty());
     size_t compared = 0;
     for (const auto& [name, values] : alone.tensors)
@@ -71,5 +71,5 @@ TEST_CASE("a mixture of experts: documents of a sample do not see each other") {
   Group apart, together;
   apart.model = together.model = "moe";
   apart.packed = true;
-  CHECK(difference(trained(apart, Draw()), trained(together, Draw())) != "");
+  CHECK(difference(trained_experts(apart, Draw()), trained_experts(together, Draw())) != "");
 }

@@ -47,7 +47,7 @@ double distance(const Result& a, const Result& b) {
   return most;
 }
 
-Result trained(const Group& group, const Draw& draw = {}) {
+Result trained_divided(const Group& group, const Draw& draw = {}) {
   return train(group, plan(group, draw), {11});
 }
 
@@ -88,9 +88,9 @@ TEST_CASE("ranks that divide the layers train what one rank trains") {
     group.optimizer = sgd, group.accumulate = 2, group.steps = 0;
     INFO(describe(group));
     // They begin with the same bits.
-    CHECK(difference(trained(undivided(group)), trained(group)) == "");
+    CHECK(difference(trained_divided(undivided(group)), trained_divided(group)) == "");
     group.steps = 5;
-    const Result one = trained(undivided(group)), divided = trained(group);
+    const Result one = trained_divided(undivided(group)), divided = trained_divided(group);
     CHECK(distance(one, divided) > 0);  // sums of other orders: nothing was compared with itself
   }
 }
@@ -99,7 +99,7 @@ TEST_CASE("a divided model has the same bits with every strategy, recomputation,
   Group group;
   group.world = 4, group.tensor = 2, group.accumulate = 2, group.optimizer = sgd;
   const Result divided = all_equal(group, draws);
-  CHECK(distance(trained(undivided(group)), divided) > 0);
+  CHECK(distance(trained_divided(undivided(group)), divided) > 0);
   group.optimizer = Group().optimizer, group.packed = true, group.reduce_per_step = true;
   all_equal(group, {draws[0], draws[3]});
 }
@@ -110,18 +110,20 @@ TEST_CASE("16 bits and loss scales work on divided layers") {
     group.world = 4, group.tensor = 2, group.precision = precision, group.optimizer = sgd;
     INFO(describe(group));
     const Result divided = all_equal(group, {draws[0], draws[3]});
-    CHECK(numbers(divided, "scales") == numbers(trained(undivided(group)), "scales"));
-    CHECK(numbers(divided, "losses")[0] == Approx(numbers(trained(undivided(group)), "losses")[0]).epsilon(0.01));
+    CHECK(numbers(divided, "scales") == numbers(trained_divided(undivided(group)), "scales"));
+    CHECK(numbers(divided, "losses")[0] ==
+          Approx(numbers(trained_divided(undivided(group)), "losses")[0]).epsilon(0.01));
   }
 }
 
 TEST_CASE("each tensor counts once in the norm, and an overflow of one rank ends the step of all") {
   Group group;
   group.tensor = 2, group.grad_clip = 0;
-  const double one = numbers(trained(undivided(group)), "norms")[0], two = numbers(trained(group), "norms")[0];
+  const double one = numbers(trained_divided(undivided(group)), "norms")[0],
+               two = numbers(trained_divided(group), "norms")[0];
   CHECK(two == Approx(one).epsilon(1e-5));
   group.precision = "fp16\ninitial_scale_power = 30", group.steps = 4;
-  CHECK(numbers(trained(group), "scales") == numbers(trained(undivided(group)), "scales"));
+  CHECK(numbers(trained_divided(group), "scales") == numbers(trained_divided(undivided(group)), "scales"));
 }
 
 TEST_CASE("a rank holds its part of divided tensors only, and sends the sums of the layers") {
