@@ -44,6 +44,7 @@ summary = 'the older name of lora'
 kind = ')" ENG_OPS_DRAFT R"('
 name = 'low_rank'
 devices = ['cpu', 'reference']
+constants = ['eng.low_rank.row_norm/1']
 
 [[provides]]
 kind = ')" ENG_KERNELS_DRAFT R"('

@@ -90,6 +90,7 @@ double norm_flops(const eng_call* c) {
   return 2.0 * static_cast<double>(common::elements(c->in[0])) * static_cast<double>(c->in[1].dims[0] + 2);
 }
 
+// Its outputs are constants: see `constants` in the description.
 eng_status no_gradient(eng_gradient* g, eng_error* error) {
   return g->api->status(g, error);
 }
@@ -98,14 +99,20 @@ eng_status magnitude_gradient(eng_gradient* g, eng_error* error) {
   const eng_gradient_api& api = *g->api;
   const eng_id dy = api.d_out(g, 0);
   if (!dy) return api.status(g, error);
-  const auto emit = [&](uint32_t input, const char* op, std::initializer_list<eng_id> in) {
+  const eng_id z = api.in(g, 0), m = api.in(g, 1), norm = api.in(g, 2);
+  const auto emit = [&](const char* op, std::initializer_list<eng_id> in, const eng_attr* attr = nullptr) {
     eng_id made = 0;
-    api.emit(g, op, in.begin(), static_cast<uint32_t>(in.size()), &made, 1, nullptr, 0, nullptr);
-    api.give(g, input, made);
+    api.emit(g, op, in.begin(), static_cast<uint32_t>(in.size()), &made, 1, attr, attr ? 1 : 0, nullptr);
+    return made;
   };
-  if (api.wants(g, 0)) emit(0, DORA_OP_MAGNITUDE, {dy, api.in(g, 1), api.in(g, 2)});
-  if (api.wants(g, 1)) emit(1, DORA_OP_MAGNITUDE_GRAD, {dy, api.in(g, 0), api.in(g, 2)});
-  if (api.in(g, 3) && api.wants(g, 3)) emit(3, ENG_OP_SUM_ROWS, {dy});
+  if (api.wants(g, 0)) api.give(g, 0, emit(DORA_OP_MAGNITUDE, {dy, m, norm}));
+  if (api.wants(g, 1) || api.wants(g, 2)) {
+    const eng_id dm = emit(DORA_OP_MAGNITUDE_GRAD, {dy, z, norm});
+    if (api.wants(g, 1)) api.give(g, 1, dm);
+    const eng_attr minus = {"factor", 0, -1.0};
+    if (api.wants(g, 2)) api.give(g, 2, emit(ENG_OP_SCALE, {emit(DORA_OP_MAGNITUDE, {dm, m, norm})}, &minus));
+  }
+  if (api.in(g, 3) && api.wants(g, 3)) api.give(g, 3, emit(ENG_OP_SUM_ROWS, {dy}));
   return api.status(g, error);
 }
 
@@ -164,7 +171,7 @@ struct RowNorm {
         height(c.in[0].dims[0]),
         width(c.in[0].dims[1]),
         rank(c.in[1].dims[0]),
-        scale(c.real("scale")) {}
+        scale(c.real_or("scale", 1)) {}
   void run(const Args& args) const {
     with_type(type, [&](auto w) { with_type(path_type, [&](auto a) { typed<decltype(w), decltype(a)>(args); }); });
   }

@@ -2,7 +2,6 @@
 #include "session/planning/needs.hpp"
 
 #include "session/data/fields.hpp"
-#include "session/model/tensor_parallel.hpp"
 
 namespace eng {
 
@@ -18,8 +17,7 @@ void need_labels(const Model& model, const Config& config, Registry& registry) {
                   "choose another [loss]");
 }
 
-void need_divisible(const Model& model, const Config& config, const Job* job) {
-  check_parallel(config);
+void need_divisible(const Model& model, const Job* job) {
   for (const Parameter& p : model.params)
     if (p.packed && p.cut.count > 1)
       throw Error(Exit::usage, fmt::format("parallel.tensor divides {}, which precision.frozen packs", p.name),

@@ -172,6 +172,7 @@ static void make_policies(Setup& s, const Asked& a) {
 // Traces the model: up to what is recomputed. `other`: for samples of another length than the configuration's.
 static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& notes, int64_t other = 0) {
   const Section &train = a.section("train"), &model = a.section("model");
+  if (a.ranks().tensor > 1) check_parallel(a.config);
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   const std::string described = s.kernels ? "" : s.target.device;
   const bool scores = a.readable.reference, plain = a.generate || a.readable.forward;
@@ -195,7 +196,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
-  if (a.ranks().tensor > 1) need_divisible(out, a.config, a.readable.job);
+  if (a.ranks().tensor > 1) need_divisible(out, a.readable.job);
   if (!alone) need_stored(out, a.config);
   check_blocks(out, model);
   if (caller_loss(a.config) && a.training) check_caller_loss(out);

@@ -267,7 +267,7 @@ const Schema& provided_keys() {
     Option group{"group", Type::integer};
     group.min = 1, group.max = 64;
     all.push_back(group);
-    for (const char* list : {"devices", "begins", "endings"}) all.push_back({list, Type::strings});
+    for (const char* list : {"devices", "begins", "constants", "endings"}) all.push_back({list, Type::strings});
     all.push_back(text("fallback", false));
     for (const char* flag : {"usual", "weighted_mean"}) all.push_back({flag, Type::boolean});
     return all;

@@ -17,6 +17,8 @@ namespace {
 
 // Updates that follow gradients in proportion, so that rounding stays rounding.
 constexpr const char* sgd = "plugin = 'sgd'\nlearning_rate = 0.1\nmomentum = 0.9\n";
+// Updates that are less than the last bit of any weight.
+constexpr const char* still = "plugin = 'sgd'\nlearning_rate = 1e-30\n";
 
 double largest(const std::vector<float>& values) {
   double out = 0;
@@ -85,11 +87,13 @@ TEST_CASE("ranks that divide the layers train what one rank trains") {
   for (const Case& c : {Case{"llama", 2, 2}, {"llama-heads", 4, 4}, {"qwen2", 2, 2}, {"opt", 2, 2}, {"qwen3", 2, 2}}) {
     Group group;
     group.model = c.model, group.world = c.world, group.tensor = c.tensor;
-    group.optimizer = sgd, group.accumulate = 2, group.steps = 0;
+    group.optimizer = still, group.accumulate = 2, group.steps = 1;
     INFO(describe(group));
     // They begin with the same bits.
-    CHECK(difference(trained_divided(undivided(group)), trained_divided(group)) == "");
-    group.steps = 5;
+    const Result first = trained_divided(group);
+    for (const auto& [name, values] : trained_divided(undivided(group)).tensors)
+      if (name.starts_with("parameter ")) CHECK(values == numbers(first, name));
+    group.optimizer = sgd, group.steps = 5;
     const Result one = trained_divided(undivided(group)), divided = trained_divided(group);
     CHECK(distance(one, divided) > 0);  // sums of other orders: nothing was compared with itself
   }
@@ -110,7 +114,8 @@ TEST_CASE("16 bits and loss scales work on divided layers") {
     group.world = 4, group.tensor = 2, group.precision = precision, group.optimizer = sgd;
     INFO(describe(group));
     const Result divided = all_equal(group, {draws[0], draws[3]});
-    CHECK(numbers(divided, "scales") == numbers(trained_divided(undivided(group)), "scales"));
+    if (precision == std::string("fp16"))
+      CHECK(numbers(divided, "scales") == numbers(trained_divided(undivided(group)), "scales"));
     CHECK(numbers(divided, "losses")[0] ==
           Approx(numbers(trained_divided(undivided(group)), "losses")[0]).epsilon(0.01));
   }
@@ -153,7 +158,7 @@ TEST_CASE("a rank holds its part of divided tensors only, and sends the sums of 
 TEST_CASE("layers that cannot be divided are refused with the reason") {
   Group group;
   group.world = 4, group.tensor = 4;
-  CHECK_THAT(refusal(group), Contains("parallel.tensor = 4 does not divide") && Contains("2 heads of keys"));
+  CHECK_THAT(refusal(group), Contains("parallel.tensor = 4 does not divide the 2 heads"));
   group.world = 3, group.tensor = 2;
   CHECK_THAT(refusal(group), Contains("parallel.tensor = 2 does not divide 3 ranks"));
   group.world = 3, group.tensor = 3, group.model = "llama";

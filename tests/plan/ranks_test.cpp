@@ -236,7 +236,9 @@ TEST_CASE("a policy that leaves a part of its destination unwritten is refused")
     kept = parts;
     eng::PlanRequest request{from.model, from.precision, &from.optimizer, "reference", {}};
     request.ranks = eng::Ranks({0, 2, 0, 2});
-    eng::Section section("zero", {{"fast", {false, "default", false}}});
+    eng::Section section("zero", {{"fast", {false, "default", false}},
+                                  {"gather", {std::string("exact"), "default", false}},
+                                  {"sum", {std::string("exact"), "default", false}}});
     const eng::Sharding sharding = eng::make_sharding("half", bad, section, request.ranks);
     request.sharding = &sharding;
     eng::make_plan(request);

@@ -7,6 +7,7 @@
 #include <list>
 
 #include "processes.hpp"
+#include "tests/ranks/names.hpp"
 
 using namespace cli;
 
@@ -100,10 +101,6 @@ int count(const std::string& text, const std::string& part) {
   int n = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
   return n;
-}
-
-std::string name_of(int step) {
-  return "step-0000000" + std::to_string(step);
 }
 
 // The victim's own note says that it died where it was to die.

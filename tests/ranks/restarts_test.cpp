@@ -17,7 +17,7 @@ fs::path killer() {
 }
 
 // Six steps of twelve sequences, by three ranks in two micro-batches or by two in three.
-void configure(const Scratch& scratch) {
+void write_config(const Scratch& scratch) {
   scratch.write("config.toml", R"([model]
 plugin = "killer"
 
@@ -108,7 +108,7 @@ TEST_CASE("mistakes with --restarts are reported before anything is started", "[
 
 TEST_CASE("a rank that is killed anywhere is replaced, with the same bits", "[ranks][kill][.slow]") {
   Scratch scratch;
-  configure(scratch);
+  write_config(scratch);
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
   for (const int ranks : {2, 3}) {
@@ -150,7 +150,7 @@ TEST_CASE("a rank that is killed anywhere is replaced, with the same bits", "[ra
 
 TEST_CASE("without a rank that was lost the others make the same steps", "[ranks][kill][.slow]") {
   Scratch scratch;
-  configure(scratch);
+  write_config(scratch);
   REQUIRE(train(scratch, {"run", "config.toml", "--out", "whole", "--ranks", "3"}).exit == 0);
   const Result result = train(scratch, {"run", "config.toml", "--out", "run", "--ranks", "3", "--restarts", "1"},
                               Place{1, 4, "backward"}.words());
@@ -177,7 +177,7 @@ TEST_CASE("without a rank that was lost the others make the same steps", "[ranks
 
 TEST_CASE("two ranks lose one, and one goes on", "[ranks][kill][.slow]") {
   Scratch scratch;
-  configure(scratch);
+  write_config(scratch);
   const Result result = train(scratch, {"run", "config.toml", "--out", "run", "--ranks", "2", "--restarts", "3"},
                               Place{0, 5, "forward"}.words());
   INFO(result.err);
@@ -190,7 +190,7 @@ TEST_CASE("two ranks lose one, and one goes on", "[ranks][kill][.slow]") {
 
 TEST_CASE("an error that comes again at the same step ends the run", "[ranks][.slow]") {
   Scratch scratch;
-  configure(scratch);
+  write_config(scratch);
   const Result result = train(scratch, {"run", "config.toml", "--out", "run", "--ranks", "2", "--restarts", "5",
                                         "checkpoint.every=1", "optimizer.learning_rate=1e30", "train.grad_clip=0"});
   INFO(result.err);

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "tests/ranks/names.hpp"
 #include "training.hpp"
 
 using namespace cli;
@@ -16,10 +17,6 @@ Args words(const std::string& out, const Args& more = {}) {
   Args all = {"run", "config.toml", "--out", out, "checkpoint.every=2", "checkpoint.keep=2", "train.eval_every=0", key};
   all.insert(all.end(), more.begin(), more.end());
   return all;
-}
-
-std::string name_of(int step) {
-  return "step-0000000" + std::to_string(step);
 }
 
 // Changes a byte in the middle of a file.

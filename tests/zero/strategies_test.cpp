@@ -139,7 +139,9 @@ TEST_CASE("any other move is refused and emits nothing") {
 
 TEST_CASE("the core makes a strategy from its section and asks it for parts") {
   const PluginFile& file = plugin();
-  const eng::Section section("zero", {{"fast", {false, "default", false}}});
+  const eng::Section section("zero", {{"fast", {false, "default", false}},
+                                      {"gather", {std::string("exact"), "default", false}},
+                                      {"sum", {std::string("exact"), "default", false}}});
   eng::Ranks ranks({2, 4, 2, 4});
   const eng::Sharding made = eng::make_sharding("zero3", file.table<eng_axis>(ENG_ZERO_KIND, "zero3"), section, ranks);
   const eng_unit unit = {sizeof(eng_unit), 1, 0, 0, 4 * 4096};

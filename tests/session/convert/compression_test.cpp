@@ -20,7 +20,8 @@ TEST_CASE("convert: hpZ, quantised weights and gradients") {
                                            "zero_quantized_gradients": true, "zeropp_loco_param": {"err_beta": 0.8})"),
                                    "--preset tiny");
   INFO(made.text << notes_of(made));
-  const Section& zero = built_config(made.text).section("zero");
+  const Config config = built_config(made.text);
+  const Section& zero = config.section("zero");
   CHECK(zero.string("plugin") == "hpz");
   CHECK(zero.integer("group") == 8);
   CHECK(zero.string("gather") == "int8");
@@ -35,7 +36,8 @@ TEST_CASE("convert: MiCS") {
       converted(file(R"("mics_shard_size": 4, "mics_hierarchical_params_gather": true, "zero_hpz_partition_size": 1)"),
                 "--preset tiny");
   INFO(made.text << notes_of(made));
-  const Section& zero = built_config(made.text).section("zero");
+  const Config config = built_config(made.text);
+  const Section& zero = config.section("zero");
   CHECK(zero.string("plugin") == "mics");
   CHECK(zero.integer("group") == 4);
   CHECK(zero.string("gather") == "exact");

@@ -6,6 +6,7 @@
 #include "core/autograd/backward.hpp"
 #include "engine/op.h"
 #include "engine/ops.h"
+#include "session/config/toml.hpp"
 #include "tools/engine/plugin_test/kinds.hpp"
 
 namespace eng::plugin_test {
@@ -163,6 +164,13 @@ void check_gradient(const Case& c, Machine& machine, Random& random) {
   if (!tried && !refused.empty()) throw Broken(fmt::format("{}: {}", text_of(c.call), refused));
 }
 
+// Requires that no input gets a gradient.
+void check_constant(const Case& c, Machine& machine, Random& random) {
+  Derived derived(c, std::vector<bool>(c.in.size(), true), {0}, random);
+  if (derived.gradients(machine).empty()) return;
+  throw Broken(text_of(c.call) + ": its description lists it under `constants`, but the rule gives a gradient");
+}
+
 // Requires the same answers whenever it is asked, and in between about something else.
 void check_infer(const Case& c) {
   std::vector<eng_desc> first, again, other;
@@ -265,6 +273,13 @@ Place place_of(const Subject& s, const Op& op) {
 
 }  // namespace
 
+namespace {
+bool is_constant(const Subject& s, const std::string& id) {
+  const std::vector<std::string> all = texts_in(s.one.facts, "constants");
+  return std::find(all.begin(), all.end(), id) != all.end();
+}
+}  // namespace
+
 void test_ops(const Subject& s, Sheet& sheet) {
   std::vector<std::string> ids;
   const bool made = sheet.check("the list of ops", [&] {
@@ -300,6 +315,10 @@ void test_ops(const Subject& s, Sheet& sheet) {
       if (op.fused_grad) throw Untested("a loss is differentiated with its model: see there");
       if (op.random) throw Untested("it draws random numbers");
       Random random = s.random(id + " gradient");
+      if (is_constant(s, id)) {
+        for (const Case& c : place.cases) check_constant(c, *place.machine, random);
+        return std::string("its outputs are constants, as its description says");
+      }
       size_t tried = 0;
       for (const Case& c : place.cases)
         if (tried < static_cast<size_t>(3 * s.rounds) && count(c.call.in[0]) <= 65536)
