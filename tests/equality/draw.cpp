@@ -60,8 +60,8 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       "reduce = '{}'\nfreeze = [{}]\n[optimizer]\n{}"
       "[precision]\nplugin = {}\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
       model_text(g.model), vocabulary, g.z_loss > 0 ? fmt::format("z_loss = {}\n", g.z_loss) : "", d.pad_vocabulary,
-      g.steps, rows, length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch", g.freeze,
-      g.optimizer, precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
+      std::max(g.steps, 1), rows, length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch",
+      g.freeze, g.optimizer, precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
   text += d.zero;
@@ -200,7 +200,7 @@ Planned plan(const Group& g, const Draw& d) {
   for (uint32_t r = 0; r < g.world; ++r) {
     eng::Setup setup = eng::make_setup(c, registry(), 0, {r, g.world, r, g.world});  // verifies it
     if (out.table.empty())
-      for (uint64_t k = 1; k <= static_cast<uint64_t>(g.steps); ++k) {
+      for (uint64_t k = 1; k <= static_cast<uint64_t>(std::max(g.steps, 1)); ++k) {
         out.table.push_back({0.01f / static_cast<float>(k)});
         for (float x : setup.optimizer.scalars(k)) out.table.back().push_back(x);
       }
@@ -209,6 +209,11 @@ Planned plan(const Group& g, const Draw& d) {
   const auto wrong = disagreements(out.plans);
   if (!wrong.empty()) throw eng::Error(eng::Exit::bug, wrong[0]);
   return out;
+}
+
+// Also of what is not a number.
+static bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 Result train(const Group& g, const Planned& planned, const Schedule& schedule, const Fault& fault) {
@@ -273,8 +278,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       if (r % g.tensor) {  // it must have what its neighbour has
         std::vector<float> same;
         add_losses(plan, mine, same);
-        const bool equal =
-            scalars[ENG_S_NORM] == norms.back() && std::equal(same.begin(), same.end(), neighbours.begin());
+        const bool equal = same_bits({scalars[ENG_S_NORM]}, {norms.back()}) && same_bits(same, neighbours);
         if (!equal && result.complaint.empty())
           result.complaint = fmt::format("step {}: rank {} has another loss or norm than rank {}", step, r, r - 1);
         continue;

@@ -27,7 +27,7 @@ struct Group {
   std::string freeze = "";                                                                 // patterns, quoted
   double z_loss = 0;                                                                       // of llama, opt and mamba
   double grad_clip = 0.5;
-  int steps = 3;
+  int steps = 3;                           // 0: initial values
   std::map<int, Overflow> overflows = {};  // by step, from 0
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, hybrid, moe
   std::string transforms = {};             // [[transforms]]

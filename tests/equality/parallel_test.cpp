@@ -17,8 +17,6 @@ namespace {
 
 // Updates that follow gradients in proportion, so that rounding stays rounding.
 constexpr const char* sgd = "plugin = 'sgd'\nlearning_rate = 0.1\nmomentum = 0.9\n";
-// Updates that are less than the last bit of any weight.
-constexpr const char* still = "plugin = 'sgd'\nlearning_rate = 1e-30\n";
 
 double largest(const std::vector<float>& values) {
   double out = 0;
@@ -87,13 +85,11 @@ TEST_CASE("ranks that divide the layers train what one rank trains") {
   for (const Case& c : {Case{"llama", 2, 2}, {"llama-heads", 4, 4}, {"qwen2", 2, 2}, {"opt", 2, 2}, {"qwen3", 2, 2}}) {
     Group group;
     group.model = c.model, group.world = c.world, group.tensor = c.tensor;
-    group.optimizer = still, group.accumulate = 2, group.steps = 1;
+    group.optimizer = sgd, group.accumulate = 2, group.steps = 0;
     INFO(describe(group));
     // They begin with the same bits.
-    const Result first = trained_divided(group);
-    for (const auto& [name, values] : trained_divided(undivided(group)).tensors)
-      if (name.starts_with("parameter ")) CHECK(values == numbers(first, name));
-    group.optimizer = sgd, group.steps = 5;
+    CHECK(difference(trained_divided(undivided(group)), trained_divided(group)) == "");
+    group.steps = 5;
     const Result one = trained_divided(undivided(group)), divided = trained_divided(group);
     CHECK(distance(one, divided) > 0);  // sums of other orders: nothing was compared with itself
   }

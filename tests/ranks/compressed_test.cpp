@@ -47,10 +47,7 @@ TEST_CASE("a run with narrow sums and gathers goes on bit for bit", "[ranks][.sl
     place.run({"run", out, "--resume", "2", "--ranks", ranks});
     CHECK(engine(place, {"ckpt", "diff", out, once}).exit == 0);
     // The checkpoint has what its sums left out.
-    const std::map<std::string, std::string> kept = tensors(place / out, 2);
-    size_t residuals = 0;
-    for (const auto& [name, bytes] : kept) residuals += has(name, "residual");
-    CHECK(residuals > 0);
+    CHECK(has(read(place / out / "checkpoints/step-00000002/optim-00001.safetensors"), "\"zero.residual."));
   }
   // Another strategy has the same sums; other groups or ranks begin with nothing left out.
   place.run({"run", "flat", "--resume", "2", "--ranks", "2", "zero.plugin=mics", "zero.group=1"});
