@@ -9,6 +9,9 @@ namespace eng {
 
 static_assert(chunk == ENG_PACKED_CHUNK);
 
+// Chunks that are copied at a time: at most 70 kB.
+static constexpr uint64_t at_once = 16;
+
 // Visits this rank's part of elements [first, first + n) of a tensor: visit(packed, held range, its first element that
 // is visited, counted in the range, and in [first, first + n), number).
 template <class Visit>
@@ -55,12 +58,12 @@ Read reader_of(const Plan& plan, Executor& executor) {
 
 void read_packed(Executor& executor, int32_t packed, const HeldRange& held, uint64_t first, uint64_t n, float* out) {
   const uint64_t size = eng_packed_bytes(packed), end = first + n;
-  std::vector<uint8_t> bytes(256 * size);
+  std::vector<uint8_t> bytes(at_once * size);
   float levels[256];
   eng_packed_levels(packed, levels);
   std::vector<float> values(chunk);
   for (uint64_t k = first / chunk; k * chunk < end;) {
-    const uint64_t many = std::min<uint64_t>(256, (end + chunk - 1) / chunk - k);
+    const uint64_t many = std::min<uint64_t>(at_once, (end + chunk - 1) / chunk - k);
     executor.download(bytes.data(), held.view, k * size, many * size);
     for (uint64_t c = 0; c < many; ++c, ++k) {
       eng_unpack(packed, levels, bytes.data() + c * size, 0, ENG_PACKED_CHUNK, values.data());
@@ -73,10 +76,15 @@ void read_packed(Executor& executor, int32_t packed, const HeldRange& held, uint
 
 void PackedWriter::write(int32_t packed, const HeldRange& held, uint64_t first, uint64_t n, const float* values) {
   const uint64_t size = eng_packed_bytes(packed);
-  std::vector<uint8_t> bytes;  // complete chunks
-  uint64_t begin = first / chunk;
+  std::vector<uint8_t> bytes(at_once * size);
+  uint64_t begin = first / chunk, filled = 0;  // the chunks that `bytes` holds
+  const auto put = [&] {
+    if (filled) executor_.upload(held.view, begin * size, bytes.data(), filled * size);
+    begin += filled;
+    filled = 0;
+  };
   for (uint64_t at = first; at < first + n;) {
-    const uint64_t k = at / chunk, inside = at % chunk, some = std::min(chunk - inside, first + n - at);
+    const uint64_t inside = at % chunk, some = std::min(chunk - inside, first + n - at);
     if (inside == 0)
       std::fill(chunk_.begin(), chunk_.end(), 0.0f);
     else if (held_ != &held || next_ != at)
@@ -85,10 +93,10 @@ void PackedWriter::write(int32_t packed, const HeldRange& held, uint64_t first, 
     at += some;
     held_ = &held, next_ = at;
     if (at % chunk && at != held.count) break;  // the rest of the chunk comes with the next elements
-    bytes.resize(bytes.size() + size);
-    eng_pack(packed, chunk_.data(), bytes.data() + (k - begin) * size);
+    eng_pack(packed, chunk_.data(), bytes.data() + filled++ * size);
+    if (filled == at_once) put();
   }
-  if (!bytes.empty()) executor_.upload(held.view, begin * size, bytes.data(), bytes.size());
+  put();
 }
 
 }  // namespace eng

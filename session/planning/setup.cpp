@@ -211,7 +211,12 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
 // Loads all plugins whose ops the model may have, then traces it.
 static void make_model(Setup& s, const Asked& a) {
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, a.section("model").string("plugin"));
-  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(table.declare));
+  std::set<const void*> files{reinterpret_cast<const void*>(table.declare)};
+  for (const Table& given : a.config.section("transforms").as<Tables>("list")) {
+    const std::string& plugin = std::get<std::string>(given.values.at("plugin"));
+    files.insert(reinterpret_cast<const void*>(a.registry.table<eng_transform>(ENG_TRANSFORM_KIND, plugin).apply));
+  }
+  for (const void* file : files) s.model_overhead += loaded_bytes(file);
   // A strategy may bring ops, too.
   if (!a.ranks().single()) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
   if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well

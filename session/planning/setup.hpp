@@ -31,7 +31,7 @@ struct Setup {
   // Keys of [zero] without effect; lossy policies; ops left to another device; sequences longer than the model's.
   std::vector<std::string> notes;
   uint64_t comm_overhead = 0;   // bytes of host memory of the communicator, with several ranks
-  uint64_t model_overhead = 0;  // and of the model's plugin: its code
+  uint64_t model_overhead = 0;  // and of the plugins of the model and its transforms: their code
   uint64_t data = 0;            // bytes of host memory that the data source keeps, once it is open
   uint64_t snapshot = 0;        // bytes of host memory for asynchronous checkpoints
   uint64_t second = 0;          // bytes of host memory for copies of checkpoints in a second place

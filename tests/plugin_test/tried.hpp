@@ -36,6 +36,7 @@ inline Tried try_plugin(const Scratch& place, const fs::path& file, const Args& 
   Args args = {"plugins", "test", file.string(), "--json"};
   args.insert(args.end(), more.begin(), more.end());
   Limits limits;
+  limits.seconds *= 3;  // a file with many models
   limits.more = environment;
   Tried out{engine(place, args, limits)};
   if (const Json all = Json::parse(out.result.out, nullptr, false); all.is_object()) out.verdicts = all.at("verdicts");

@@ -58,7 +58,10 @@ def draw(dice):
     text += f'frozen = "{frozen}"\n' if frozen else ""
     text += dice.choice(["", '[recompute]\npolicy = "full"\n', "[recompute]\nevery = 2\n"])
     tiers = dice.sample(["parameters", "optimizer", "gradients"], dice.randint(0, 2))
-    text += "[offload]\n" + "".join(f'{state} = "host"\n' for state in tiers) if tiers else ""
+    text += "[offload]\n" if tiers else ""
+    for state in tiers:
+        tier = dice.choice(["host", "nvme"]) if state == "parameters" else "host"
+        text += f'{state} = "{tier}"\n' + ('nvme_paths = ["PLACE"]\nnvme_direct = false\n' if tier == "nvme" else "")
     stage = dice.randint(0, 3)
     text += f'[zero]\nplugin = "zero{stage}"\nbucket = "256KiB"\n' if stage else ""
     return text, ["--ranks", "2"] if stage else []
@@ -91,7 +94,7 @@ def main():
         text, words = draw(dice)
         with tempfile.TemporaryDirectory() as folder:
             work = pathlib.Path(folder)
-            (work / "c.toml").write_text(text)
+            (work / "c.toml").write_text(text.replace("PLACE", folder))
             off, arena, process = measure(work, words)
             limit = max(process / 100, 1 << 20)
             if abs(off) >= limit:
