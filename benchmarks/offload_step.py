@@ -26,6 +26,8 @@ CASES = {
     "optimizer on host, updated on the device": ["offload.optimizer=host", "offload.update=device"],
     "all on host": [f"offload.{s}=host" for s in ("optimizer", "gradients", "parameters", "activations")],
     "optimizer on nvme": ["offload.optimizer=nvme"],
+    "optimizer on nvme, half of it updated early": ["offload.optimizer=nvme", "offload.update_early=true",
+                                                    "offload.early_share=0.5", "train.grad_clip=0"],
     "half of the optimizer on nvme": ["offload.optimizer=nvme", "offload.ratio=0.5"],
     "optimizer and gradients on nvme": ["offload.optimizer=nvme", "offload.gradients=nvme"],
 }

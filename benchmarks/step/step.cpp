@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -168,8 +169,14 @@ int measure(int argc, char** argv) {
   auto train = [&] {
     const double start = now();
     step.run("train");
+    const float* scalars = step.host<float>(setup.plan.results);
+    if (setup.plan.assumed.buffer) {
+      std::array<float, ENG_S_COUNT> assumed;
+      step.download(assumed.data(), setup.plan.assumed);
+      if (assumed_wrongly(assumed.data(), scalars)) step.run(update_again);
+    }
     const double seconds = now() - start;
-    if (step.host<float>(setup.plan.results)[ENG_S_OK] == 0.0f)
+    if (scalars[ENG_S_OK] == 0.0f)
       throw Error(Exit::numerics, "the update of a step was skipped: its time says nothing");
     return seconds;
   };

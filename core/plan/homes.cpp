@@ -31,14 +31,17 @@ Id Homes::part_of(int32_t role, size_t u) const {
   return part;
 }
 
-// The first pieces of every unit stay, so that each side has work while the other has. Of the others the device updates
-// some, in turn with the host. Rounding is carried to the next unit. A unit that is updated whole is not cut.
+// The first pieces of every unit stay, so that each side has work while the other has; of one that is updated early
+// none do, and more of those before it. Of the others the device updates some, in turn with the host. Rounding is
+// carried to the next unit. A unit that is updated whole is not cut.
 void Homes::choose_kept() {
   double due = 0, visiting = 0;  // elements that stay, and that the device updates
+  const auto stays = [&](size_t u) { return (1 - r_.offload.ratio) * static_cast<double>(unit(u).count); };
+  for (size_t u = 0; u < units(); ++u) due += early(u) ? stays(u) : 0;
   for (size_t u = 0; u < units(); ++u) {
     uint64_t& kept = kept_.emplace_back(0);
-    if (frozen(u)) continue;
-    due += (1 - r_.offload.ratio) * static_cast<double>(unit(u).count);
+    if (frozen(u) || early(u)) continue;
+    due += stays(u);
     for (const Range& piece : pieces(u, rule(u).whole)) {
       const auto n = static_cast<double>(piece.count);
       if (kept == piece.first && due >= n / 2)
@@ -110,7 +113,7 @@ void Homes::make_homes(size_t u) {
   const eng_desc desc = flat(grad, unit(u).count / plan_.ranks.part(reduced).count);
   const std::string name = "gradient " + unit(u).name;
   const uint32_t at = place(ENG_ROLE_GRAD, u);
-  const bool late = r_.offload.update_late, passing = r_.optimizer && !r_.keep_gradients && !late;
+  const bool late = r_.offload.update_late || early(u), passing = r_.optimizer && !r_.keep_gradients && !late;
   this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
                                 : emit_.persistent(name, Line::gradients, desc, r_.job || late, at),
                         reduced, false, 1, at});

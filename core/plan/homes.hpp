@@ -57,6 +57,8 @@ class Homes : public Units {
   }
   // The piece that begins at element `first` comes to the device from its tier to be updated, unlike others.
   bool visits(size_t u, uint64_t first) const { return visits_.count({u, first}) != 0; }
+  // Its update begins as soon as its gradient is final, before the norm is known.
+  bool early(size_t u) const { return unit(u).block >= r_.offload.early_from && !frozen(u) && !rule(u).whole; }
   // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
   uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
 

@@ -27,6 +27,7 @@ enum class Line : uint8_t {
   leases,
   communication,
   update,     // temporary values of the optimizer, or of a job's programs
+  undo,       // what early updates have changed, as it was before
   observers,  // temporary values of observers
   job,        // states and values of a job
   sites       // what it reads in the forward, and what its ops need for it
@@ -163,9 +164,10 @@ struct Observed {
   uint32_t combine = 0, flags = 0;  // ENG_COMBINE_*, ENG_RESULT_*
   std::vector<uint32_t> rows, once;
 };
-constexpr const char* late_update = "late update";  // a program: see Plan::left
-constexpr int64_t prefill = 64;                     // positions of program "prefill"
-constexpr uint64_t chunk = 4096;                    // elements: the grid of the global norm
+constexpr const char* late_update = "late update";    // a program: see Plan::left
+constexpr const char* update_again = "update again";  // a program: see Plan::assumed
+constexpr int64_t prefill = 64;                       // positions of program "prefill"
+constexpr uint64_t chunk = 4096;                      // elements: the grid of the global norm
 
 // An output of a node of a block, and the tensor that holds a copy of it, or what the ops of a job write of it.
 struct Site {
@@ -214,6 +216,10 @@ struct Plan {
   // With offload.update_late: the scalars of an update that a step leaves to the next one, or to program `late_update`.
   // Zero if nothing is left: the host makes them so before the first step, and either program after the update.
   std::vector<View> left;
+  // With Offload::early_from: the scalars with which updates began before the norm was known. If ENG_S_CLIP or
+  // ENG_S_OK of a step's scalars are others, program `update_again` undoes these updates and makes them with the
+  // step's.
+  View assumed;
 
   // Nothing computes in an arena that stores.
   bool stores(uint32_t arena) const { return arenas[arena].kind == "storage"; }

@@ -46,6 +46,7 @@ class Planner {
       emit_.begin_whole(late_update);
       update_.emit_late(0, static_cast<uint32_t>(model_.blocks.size()));
     }
+    if (early()) emit_.begin_whole(update_again), update_.emit_again();
     for (uint32_t k = 0; r_.job && k < r_.job->info.programs; ++k) emit_job(k);
     if (r_.evaluate) emit_eval("eval");
     if (r_.evaluate && !plan_.sites.empty()) emit_eval(eval_with_sites);
@@ -179,6 +180,7 @@ class Planner {
     Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks_, true, leases);
     if (first && r_.offload.update_late) update_before(batch, prefetch ? static_cast<uint32_t>(r_.prefetch) : 0);
+    if (last && early()) update_.assume();
     std::vector<View> fresh(homes_.units());
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes_.unit_of(p);
@@ -203,6 +205,7 @@ class Planner {
           moves_.accumulate(u, fresh[u], local_grad(u), first);
         if (aside) leases.release({ENG_ROLE_PARTIAL, u});
         if (!each(u) && last && !plan_.ranks.single()) moves_.reduce(u, local_grad(u), true);
+        if (last && homes_.early(u)) update_.update_unit(u, ENG_STAGE_UPDATE);
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
@@ -253,7 +256,8 @@ class Planner {
     for (size_t u = 0; u < homes_.units(); ++u)
       if (homes_.publishes_late(u)) moves_.publish(u, UINT64_MAX), plan_.publishes_late = true;
     micro_batch(true, r_.accumulate == 1);
-    const bool apart = !plan_.ranks.single() && !each();  // the last micro-batch does more than those before it
+    // The last micro-batch does more than those before it.
+    const bool apart = r_.accumulate > 1 && (early() || !(plan_.ranks.single() || each()));
     const uint32_t rest = r_.accumulate - 1 - apart;
     if (rest) emit_.begin_segment("rest", rest), micro_batch(false, false);
     if (apart) emit_.begin_segment("last", 1), micro_batch(false, true);
@@ -286,6 +290,7 @@ class Planner {
     exchange_.copy_out(plan_.counters, plan_.host_counters);
   }
 
+  bool early() const { return r_.offload.early_from < model_.blocks.size(); }
   bool updates() const { return r_.optimizer && !r_.job; }
 
   void emit_job(uint32_t k) {

@@ -104,6 +104,7 @@ struct Offload {
   bool update_on_host = false;           // what is there; else the device updates copies and gives them back
   double device_share = 0;               // the part of it, piece by piece, that the device updates so all the same
   bool update_late = false;              // beside the next step's first forward
+  uint32_t early_from = UINT32_MAX;      // the first block that is updated beside the last backward
 };
 
 // An output of an op in the forward, of which a copy is kept: a tensor "activation" with each of these names.

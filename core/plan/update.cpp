@@ -17,7 +17,7 @@ void Update::emit() {
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
   own_.refresh();
   if (!r_.offload.update_late) return update_units(ENG_STAGE_UPDATE);
-  scale_rates();
+  prepare(plan_.scalars, plan_.counters, false);
   for (auto& [arena, left] : left_) {
     for (size_t g = 0; g < left.scalars.size(); ++g) emit_.copy(reads_[0].scalars[g], left.scalars[g]);
     emit_.copy(plan_.counters, left.counters);
@@ -27,15 +27,32 @@ void Update::emit() {
 // With scalars[OK] = 0 it changes nothing.
 void Update::emit_late(uint32_t first, uint32_t end) {
   for (uint32_t b = first; b < end; ++b)
-    for (size_t u : homes_.units_of(b)) update_unit(u, ENG_STAGE_UPDATE), give(true);
+    for (size_t u : homes_.units_of(b))
+      if (!homes_.early(u)) update_unit(u, ENG_STAGE_UPDATE), give(true);
   if (first == end || end < model_.blocks.size()) return;
   whole_.clear();
   emit_.label(Phase::step, "the update has been made");
   for (const View& scalars : plan_.left) emit_.zero(scalars);
 }
 
-const Update::Reads& Update::reads(uint32_t arena) {
-  if (!r_.offload.update_late) return reads_.at(arena);
+void Update::assume() {
+  emit_.label(Phase::norm, "assumed");
+  const View counters = emit_.transient("assumed counters", Line::step, plan_.counters.desc);
+  const View scalars = plan_.assumed = emit_.persistent("assumed scalars", Line::step, plan_.scalars.desc, true);
+  emit_.copy(plan_.scalars, scalars), emit_.copy(plan_.counters, counters);
+  emit_.action(op(ENG_OP_FINISH), {slice(plan_.scalars, ENG_S_INV_TOKENS, 1), plan_.table, scalars, counters},
+               {scalars, counters}, {{{"max_norm", 0, 0.0}}});
+  prepare(scalars, counters, true);
+}
+
+void Update::emit_again() {
+  emit_.label(Phase::update, "undone");
+  for (const auto& [kept, home] : kept_) emit_.copy(kept, home);
+  update_units(ENG_STAGE_UPDATE, true);
+}
+
+const Update::Reads& Update::reads(uint32_t arena, uint32_t leader) {
+  if (!r_.offload.update_late || homes_.early(homes_.unit_of(leader))) return reads_.at(arena);
   Reads& left = left_[arena];
   if (left.counters.buffer) return left;
   const auto make = [&](const View& like) {
@@ -47,12 +64,11 @@ const Update::Reads& Update::reads(uint32_t arena) {
   return left;
 }
 
-void Update::update_units(uint32_t stage) {
-  reads_.clear(), whole_.clear();
-  scale_rates();
+void Update::update_units(uint32_t stage, bool early) {
+  whole_.clear();
+  prepare(plan_.scalars, plan_.counters, early);
   for (size_t u = 0; u < homes_.units(); ++u)
-    for (const Range& piece : homes_.pieces(u, homes_.rule(u).whole)) read_at(place_of(u, piece.first));
-  for (size_t u = 0; u < homes_.units(); ++u) update_unit(u, stage);
+    if (homes_.early(u) == early) update_unit(u, stage);
   give(true);
 }
 
@@ -82,23 +98,28 @@ void Update::update_unit(size_t u, uint32_t stage) {
   if (writes_) moves_.publish(u, published, !homes_.publishes_late(u));
 }
 
-// The scalars of groups that have a scale of their own are the step's, but for the learning rate.
-void Update::scale_rates() {
+// Brings what updates read, of those that are early or are not. The scalars of groups that have a scale of their own
+// are the step's, but for the learning rate.
+void Update::prepare(const View& scalars, const View& counters, bool early) {
+  reads_.clear();
   const auto scale = [&](const View& from, const View& to, double factor) {
     emit_.action(op(ENG_OP_SCALE), {from}, {to}, {{{"factor", 0, factor}}});
   };
-  std::map<double, View> made{{1.0, plan_.scalars}};
+  std::map<double, View> made{{1.0, scalars}};
   for (const auto& group : r_.optimizer->groups) {
     View& mine = made[group->rate_scale];
     if (!mine.buffer) {
-      mine = emit_.transient("scalars of a group", Line::step, plan_.scalars.desc);
-      scale(plan_.scalars, mine, 1.0);
+      mine = emit_.transient("scalars of a group", Line::step, scalars.desc);
+      scale(scalars, mine, 1.0);
       const View rate = slice(mine, ENG_S_LR, 1);
       scale(rate, rate, group->rate_scale);
     }
     reads_[0].scalars.push_back(mine);
   }
-  reads_[0].counters = plan_.counters;
+  reads_[0].counters = counters;
+  for (size_t u = 0; u < homes_.units() && (early || !r_.offload.update_late); ++u)
+    for (const Range& piece : homes_.pieces(u, homes_.rule(u).whole))
+      if (homes_.early(u) == early) read_at(place_of(u, piece.first));
 }
 
 // The arena in which that piece of a unit is updated that begins at element `first`.
@@ -212,11 +233,17 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
 bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
   EmittingBuilder builder(emit_, plan_.ranks, "update " + homes_.unit(u).name, Line::update);
   Brought here = brought(place_of(u, piece.first));
+  const bool keeps = homes_.early(u) && reads_.at(0).counters.buffer != plan_.counters.buffer;
   const auto add = [&](const Home& home, bool changes) -> Id {
     if (!home.view.buffer) return 0;
     const uint64_t skip = range.first - homes_.kept(home, piece).first;
     const View value = slice(homes_.view(home, piece), skip / home.per, range.count / home.per);
-    return builder.add(changes ? here.change(value) : here.read(value), changes || !r_.job);
+    const View at = changes ? here.change(value) : here.read(value);
+    if (keeps && changes) {
+      const View kept = emit_.persistent("old " + homes_.unit(u).name, Line::undo, at.desc, true, here.arena());
+      emit_.copy(at, kept), kept_.emplace_back(kept, value);
+    }
+    return builder.add(at, changes || !(r_.job || keeps));
   };
   std::vector<eng_id> states;
   for (const auto& state : homes_.optimizer) states.push_back(add(state[u], true));
@@ -238,7 +265,8 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
   if (weight && made == Written::nothing) here.drop(builder.view(weight));
   if (follows && !casts) here.also(builder.view(master), new_weight);
-  std::move(here).give_back(r_.offload.device_share > 0 && stage == ENG_STAGE_UPDATE ? &given_[here.arena()] : nullptr);
+  const bool later = r_.offload.device_share > 0 && stage == ENG_STAGE_UPDATE && !homes_.early(u);
+  std::move(here).give_back(later ? &given_[here.arena()] : nullptr);
   if (made == Written::some)
     throw fault("optimizer {}: its update leaves a part of weight_out unwritten ({})", r_.optimizer->name,
                 homes_.unit(u).name);
@@ -267,8 +295,8 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t arena, uint32_t leade
   eng_update update{};
   update.struct_size = sizeof update, update.flags = model_.params[leader].flags, update.stage = stage;
   update.master = master, update.grad = grad, update.weight_out = weight;
-  update.scalars = builder.add(reads(arena).scalars[homes_.rules().of(leader).group]);
-  update.counters = builder.add(reads(arena).counters), update.seed = r_.seed;
+  update.scalars = builder.add(reads(arena, leader).scalars[homes_.rules().of(leader).group]);
+  update.counters = builder.add(reads(arena, leader).counters), update.seed = r_.seed;
   update.states = states.data(), update.n_states = static_cast<uint32_t>(states.size());
   update.ranges = ranges.data(), update.n_ranges = static_cast<uint32_t>(ranges.size());
   ask(r_.optimizer->who(), builder, Exit::usage, r_.optimizer->table.update, r_.optimizer->self.get(), &builder,

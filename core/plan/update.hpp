@@ -22,14 +22,18 @@ class Update {
   void emit();
   // In the next step, or another program: the update of blocks [first, end), before others write the gradients.
   void emit_late(uint32_t first, uint32_t end);
+  // Before the last micro-batch: the scalars of a step that is neither clipped nor skipped.
+  void assume();
+  // An early update copies first what it changes.
+  void update_unit(size_t u, uint32_t stage);
+  void emit_again();
   // Program k of a job.
   void emit_program(uint32_t k) { writes_ = r_.job->info.writes >> k & 1U, update_units(k); }
 
  private:
-  void update_units(uint32_t stage);
-  void update_unit(size_t u, uint32_t stage);
+  void update_units(uint32_t stage, bool early = false);
   View norm_partials();
-  void scale_rates();
+  void prepare(const View& scalars, const View& counters, bool early);
   uint32_t place_of(size_t u, uint64_t first = 0) const;
   void read_at(uint32_t arena);
   Brought brought(uint32_t arena) { return {plan_, emit_, slots_.try_emplace(arena, emit_).first->second, arena}; }
@@ -55,12 +59,13 @@ class Update {
   OwnTensors& own_;
   Moves& moves_;
   Observing& observing_;
-  bool writes_ = true;  // the program may write masters
+  bool writes_ = true;                       // the program may write masters
+  std::vector<std::pair<View, View>> kept_;  // what early updates change: a copy of it, and where it lives
   struct Reads {
     std::vector<View> scalars;  // per group of the optimizer
     View counters;
   };
-  const Reads& reads(uint32_t arena);
+  const Reads& reads(uint32_t arena, uint32_t leader);
   // Per arena in which updates compute: a tier's, or 0. Of a step, and what it leaves to the next one.
   std::map<uint32_t, Reads> reads_, left_;
   std::map<size_t, Home> whole_;     // per unit that is updated whole: what its first stage left

@@ -132,6 +132,12 @@ struct Rules {
     if (offload.boolean("update_late") && update == "device")
       refuse("E0113", "offload", "update_late", "`update_late` = true, but the device updates everything",
              "set offload.update = \"host\" or \"both\", or remove `update_late`");
+    if (offload.boolean("update_early") && update == "device")
+      refuse("E0113", "offload", "update_early", "`update_early` = true, but the device updates everything",
+             "set offload.update = \"host\" or \"both\", or remove `update_early`");
+    if (offload.given("early_share") && !offload.boolean("update_early"))
+      refuse("E0113", "offload", "early_share", "`early_share` is given, but `update_early` is false",
+             "set offload.update_early = true, or remove `early_share`");
     if (offload.string("optimizer") == "none" && offload.string("master") == "none" && offload.given("ratio"))
       refuse("E0113", "offload", "ratio", "`ratio` is given, but the optimizer's states and masters are on the device",
              "set offload.optimizer to a tier as well, or remove `ratio`");

@@ -107,7 +107,10 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
   const Entry* device = job.deepspeed.take(path + ".device");
   const std::string name = device ? as_text(device->value) : job.deepspeed.has_section(path) ? "none" : "";
   const Entry* folder = job.deepspeed.take(path + ".nvme_path");
-  const Entry* part = what == "offload_optimizer" ? job.deepspeed.take(path + ".ratio") : nullptr;
+  const bool optimizer = what == "offload_optimizer";
+  const Entry* part = optimizer ? job.deepspeed.take(path + ".ratio") : nullptr;
+  const Entry* early = optimizer ? job.deepspeed.take(path + ".super_offload") : nullptr;
+  if (early && !as_flag(early->value).value_or(false)) early = nullptr;
   for (const std::string& other : unused(job, path)) job.deepspeed.take(other);
   if (name == "none" || (name.empty() && !device && !job.deepspeed.has(path))) return job.off.push_back(path);
   if (name != "cpu" && name != "nvme" && device)
@@ -117,9 +120,10 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
   if (what == "offload_param" && stage != 3)
     return job.out.note(fmt::format("`{}` to {}: DeepSpeed reads it under stage 3 alone, this is {}; not converted",
                                     path, name, stage));
-  if (part && stage != 3)
-    job.out.note(
-        fmt::format("`{}`: DeepSpeed reads it under stage 3 alone, this is {}; not converted", part->origin, stage));
+  for (const Entry* entry : {part, early})
+    if (entry && stage != 3)
+      job.out.note(
+          fmt::format("`{}`: DeepSpeed reads it under stage 3 alone, this is {}; not converted", entry->origin, stage));
   if (name == "nvme" && stage != 3)
     job.out.note(fmt::format("`{}` to nvme: under stage {} DeepSpeed takes nvme for cpu", path, stage));
   if (const bool host = name == "cpu" || stage != 3; host || disks(job, folder)) {
@@ -129,6 +133,7 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
     else
       job.out.set(key, std::string(host ? "host" : "nvme"), *device);
     if (part && stage == 3) job.out.set("offload.ratio", as_number(part->value).value_or(-1), *part);
+    if (early && stage == 3) job.out.set("offload.update_early", true, *early);
     return;
   }
   job.out.leave(key, toml_text(std::string("nvme")), device->origin + " = " + shown(*device));

@@ -240,6 +240,7 @@ double best_device_share(const PlanRequest& request, const Machine& machine) {
   for (const size_t all : {0, 1}) {
     PlanRequest one = request;
     one.offload.device_share = static_cast<double>(all), one.offload.update_late = false;
+    one.offload.early_from = UINT32_MAX;
     const Plan plan = emit_plan(one);
     for (const Action& action : plan.program("train").segments.back().actions)
       busy[all][static_cast<size_t>(action.queue)] += cost_of(plan, action, moving).seconds;
@@ -252,6 +253,32 @@ double best_device_share(const PlanRequest& request, const Machine& machine) {
     if (longest < least) least = longest, best = k / 100.0;
   }
   return best;
+}
+
+uint32_t best_early_block(const PlanRequest& request, const Machine& machine) {
+  Machine moving = machine;
+  moving.launch = 0;  // as above
+  uint32_t best = static_cast<uint32_t>(request.model.blocks.size());
+  PlanRequest one = request;
+  double least = HUGE_VAL;
+  for (int k = 0; k <= 8; ++k) {
+    const uint32_t first = early_block(request.model, k / 8.0, request.offload.ratio);
+    if (k && first == one.offload.early_from) continue;
+    one.offload.early_from = first;
+    const double step = step_times(emit_plan(one), moving).step;
+    if (step < 0.999 * least) least = step, best = first;
+  }
+  return best;
+}
+
+double program_seconds(const Plan& plan, const std::string& program, const Machine& machine) {
+  double sum = 0;
+  for (const Segment& segment : plan.program(program).segments) {
+    std::vector<Cost> costs;
+    for (const Action& action : segment.actions) costs.push_back(cost_of(plan, action, machine));
+    sum += segment.repeat * play(segment, costs, {});
+  }
+  return sum;
 }
 
 bool linked(const Plan& plan, const Machine& m) {

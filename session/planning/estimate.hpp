@@ -69,6 +69,11 @@ StepTimes step_times(const Plan& plan, const Machine& machine);
 // The part of what is on tiers that the device updates best, in hundredths, where host and device update it at the same
 // time: the queue of the update that is at work longest then is so for the least time.
 double best_device_share(const PlanRequest& request, const Machine& machine);
+// The first block that is updated beside the last backward in the shortest step, among those that divide the model into
+// eighths; the number of blocks if none shortens it.
+uint32_t best_early_block(const PlanRequest& request, const Machine& machine);
+// Simulates a program.
+double program_seconds(const Plan& plan, const std::string& program, const Machine& machine);
 // `linked`: the rates between the ranks of this plan are known. `timed`: all rates that the time of its step needs are.
 bool linked(const Plan& plan, const Machine& machine);
 bool timed(const Plan& plan, const Machine& machine);

@@ -2,6 +2,7 @@
 #include "session/planning/offload.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "engine/ops.h"
@@ -92,15 +93,58 @@ Offload make_offload(const Section& section, Registry& registry, bool discrete, 
   return out;
 }
 
+namespace {
+
+// Per block: the trained elements of the parameters that it has first, with which they are updated.
+std::vector<double> trained(const Model& model) {
+  std::vector<double> out(model.blocks.size(), 0);
+  std::set<uint32_t> seen;
+  for (size_t b = 0; b < out.size(); ++b)
+    for (uint32_t p : model.blocks[b].params)
+      if (seen.insert(p).second && !model.params[p].frozen) out[b] += static_cast<double>(count(model.params[p].desc));
+  return out;
+}
+
+[[noreturn]] void refuse(const char* key, const char* why, const char* other) {
+  throw Error(Exit::usage, fmt::format("offload.{} = true: {}", key, why),
+              fmt::format("remove offload.{}, or {}", key, other));
+}
+
+}  // namespace
+
 void check_late(const Offload& offload, bool observed, bool limited) {
-  const auto refuse = [](const char* why, const char* other) {
-    throw Error(Exit::usage, fmt::format("offload.update_late = true: {}", why),
-                fmt::format("remove offload.update_late, or {}", other));
-  };
+  const char* const key = "update_late";
   if (!offload.update_late) return;
-  if (observed) refuse("observers are shown each update in its own step", "[[observers]]");
+  if (observed) refuse(key, "observers are shown each update in its own step", "[[observers]]");
   if (limited)
-    refuse("zero.live_limit cannot bound the leases of an update and of a forward together", "zero.live_limit");
+    refuse(key, "zero.live_limit cannot bound the leases of an update and of a forward together", "zero.live_limit");
+}
+
+void check_early(bool observed, bool limited) {
+  const char* const key = "update_early";
+  if (observed) refuse(key, "observers are shown each update once, and this one may be undone", "[[observers]]");
+  if (limited)
+    refuse(key, "zero.live_limit cannot bound the leases of an update and of a backward together", "zero.live_limit");
+}
+
+uint32_t early_block(const Model& model, double share, double most) {
+  const std::vector<double> sizes = trained(model);
+  const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  double due = share * all, room = most * all;
+  size_t first = sizes.size();
+  while (first && due > 0 && due >= sizes[first - 1] / 2 && room >= sizes[first - 1])
+    room -= sizes[--first], due -= sizes[first];
+  return static_cast<uint32_t>(first);
+}
+
+double early_part(const Model& model, uint32_t first) {
+  const std::vector<double> sizes = trained(model);
+  const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  return first < sizes.size() && all > 0 ? std::accumulate(sizes.begin() + first, sizes.end(), 0.0) / all : 0;
+}
+
+bool assumed_wrongly(const float* assumed, const float* scalars) {
+  return assumed[ENG_S_CLIP] != scalars[ENG_S_CLIP] || assumed[ENG_S_OK] != scalars[ENG_S_OK];
 }
 
 Storage storage_of(const Offload& offload, const Section& section, Registry& registry) {
@@ -145,6 +189,8 @@ std::optional<HostUpdate> host_update(const Plan& plan, const Kernels* kernels) 
     if (!out) out = HostUpdate{threads, of, action.queue == Queue::host};
     out->threads = std::min(out->threads, threads);
   });
+  for (const Buffer& b : plan.buffers)
+    if (out && b.line == Line::undo) out->undo += b.bytes;
   return out;
 }
 

@@ -23,6 +23,18 @@ struct Storage {
 };
 // Refuses offload.update_late beside observers, and with a limit of the bytes of leases.
 void check_late(const Offload& offload, bool observed, bool limited);
+// Refuses offload.update_early likewise.
+void check_early(bool observed, bool limited);
+
+// The first of the last blocks with this part of the parameters that are trained, to within half a block, if no more
+// than `most` of these are in them.
+uint32_t early_block(const Model& model, double share, double most);
+// The part of these that is in blocks [first, end).
+double early_part(const Model& model, uint32_t first);
+
+// True if a step's early updates, which assumed the first scalars, are to be made again with the second, those of the
+// step: ENG_S_COUNT values each.
+bool assumed_wrongly(const float* assumed, const float* scalars);
 
 Storage storage_of(const Offload& offload, const Section& section, Registry& registry);
 
@@ -43,6 +55,8 @@ struct HostUpdate {
   bool overlapped = false;       // the device computes meanwhile
   double device_share = 0;       // the part of what is on tiers that the device updates at the same time
   bool late = false;             // beside the next step's first forward
+  double early = 0;              // the part of the parameters whose update begins beside the last backward
+  uint64_t undo = 0;             // bytes that this needs to be undone
 };
 // The host updates of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody
 // was asked.

@@ -13,7 +13,7 @@ const char* to_string(Queue queue) {
 const char* to_string(Line line) {
   static const char* names[] = {"weights",       "reference", "gradients",   "residuals", "optimizer", "constants",
                                 "batch",         "step",      "activations", "workspace", "caches",    "leases",
-                                "communication", "update",    "observers",   "job",       "sites"};
+                                "communication", "update",    "undo",        "observers", "job",       "sites"};
   return names[static_cast<size_t>(line)];
 }
 

@@ -312,12 +312,19 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   return request;
 }
 
-// offload.update = "both", without a share.
+// offload.update = "both", without a share, and offload.update_early.
 static void share_update(Setup& s, const Asked& a, PlanRequest& request) {
   const Section& offload = a.section("offload");
-  if (!s.offload.update_on_host || offload.string("update") != "both" || offload.has("host_share")) return;
-  const Machine machine = machine_of(a.section("comm"), s.target, storage_of(s.offload, offload, a.registry));
-  s.offload.device_share = request.offload.device_share = best_device_share(request, nominal_machine(machine));
+  if (!s.offload.update_on_host) return;
+  const Machine machine =
+      nominal_machine(machine_of(a.section("comm"), s.target, storage_of(s.offload, offload, a.registry)));
+  if (offload.string("update") == "both" && !offload.has("host_share"))
+    s.offload.device_share = request.offload.device_share = best_device_share(request, machine);
+  if (a.readable.job || !offload.boolean("update_early")) return;
+  check_early(!s.observers.objects.empty(), a.section("zero").has("live_limit"));
+  s.offload.early_from = request.offload.early_from =
+      offload.has("early_share") ? early_block(s.model, offload.number("early_share"), s.offload.ratio)
+                                 : best_early_block(request, machine);
 }
 
 // A plan with forwards of other lengths. The request refers to the model of `s`.
@@ -356,6 +363,7 @@ static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   // A described card's host is not this one.
   if (a.training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
   if (s.host_update) s.host_update->device_share = s.offload.device_share, s.host_update->late = s.offload.update_late;
+  if (s.host_update) s.host_update->early = early_part(s.model, s.offload.early_from);
   cap_workspace(s);
   s.storage = storage_of(s.offload, a.section("offload"), a.registry);
   s.tiers = tiers_beside(s.plan, a.section("offload"), a.registry);

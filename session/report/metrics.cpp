@@ -43,6 +43,7 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
   line["lr"] = m.lr;
   line["loss_scale"] = m.loss_scale;
   if (m.skipped) line["skipped"] = true;
+  if (m.updated_again) line["updated_again"] = true;
   if (m.eval_loss) line["eval_loss"] = *m.eval_loss;
   const auto put = [&](const char* key, const std::vector<Named>& values) {
     if (values.empty()) return;

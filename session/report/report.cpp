@@ -141,7 +141,7 @@ std::string checkpoint_text(const ReportContext& c) {
                     : "all are kept");
 }
 
-std::string host_update_text(const HostUpdate& u) {
+std::string host_update_text(const Plan& plan, const HostUpdate& u, const Machine& machine) {
   const std::string threads =
       u.of ? fmt::format("{} of {} threads of a rank", u.threads, u.of) : "the number of its threads is unknown";
   std::string out = fmt::format("  update on host    {}, {} the device computes\n", threads,
@@ -149,6 +149,12 @@ std::string host_update_text(const HostUpdate& u) {
   if (u.device_share > 0)
     out += fmt::format("  update on device  {:.0f} % of what is on tiers, beside that\n", 100 * u.device_share);
   if (u.late) out += "  update late       beside the next step's first forward; gradients stay until then\n";
+  if (u.early > 0)
+    out += fmt::format("  update early      {:.0f} % of the parameters, beside the last backward; undone with {}{}\n",
+                       100 * u.early, format_bytes(static_cast<double>(u.undo)),
+                       timed(plan, machine) ? fmt::format(", and made again in {} if the step is clipped or skipped",
+                                                          seconds(program_seconds(plan, update_again, machine)))
+                                            : ", and made again, if the step is clipped or skipped");
   return out;
 }
 
@@ -255,7 +261,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        c.overhead, size(c.overhead));
   out += peak_text(plan, c);
   out += checkpoint_text(c);
-  if (c.host_update) out += host_update_text(*c.host_update);
+  if (c.host_update) out += host_update_text(plan, *c.host_update, c.machine);
   if (several(plan)) out += communication_text(plan, c);
   if (timed(plan, c.machine)) out += step_text(plan, c);
   return out;
@@ -332,6 +338,8 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                            {"host_threads", u->of ? Json(u->of) : Json()},
                                            {"beside_compute", u->overlapped},
                                            {"late", u->late},
+                                           {"early", u->early},
+                                           {"undo_bytes", u->undo},
                                            {"device_share", u->device_share}});
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);

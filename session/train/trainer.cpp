@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/trainer.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -219,6 +220,18 @@ void Trainer::settle() {
   if (!std::exchange(settled_, true)) executor_.run(late_update);
 }
 
+// After a step whose early updates assumed something else: they are undone and made again, with what it has found. All
+// ranks have found the same.
+bool Trainer::update_again() {
+  const View& view = setup_.plan.assumed;
+  if (!view.buffer) return false;
+  std::array<float, ENG_S_COUNT> assumed;
+  executor_.download(assumed.data(), view);
+  if (!assumed_wrongly(assumed.data(), executor_.host<float>(setup_.plan.results))) return false;
+  executor_.run(eng::update_again);
+  return true;
+}
+
 // The first rows of what the next program copies in.
 void Trainer::stage(const Batch& batch, const std::vector<Input>& fields) {
   std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(fields[0].view));
@@ -240,8 +253,11 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
                                                               : 0.0f;
   // Several ranks stop together, between steps.
   settled_ = true;  // by the first micro-batch
+  Metrics m;
   try {
     if (!run_step(batch, single_rank() ? stop : nullptr)) return std::nullopt;
+    m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
+    m.updated_again = update_again();
   } catch (const Error& e) {
     if (e.exit() != Exit::disk) throw;  // of a disk it is reported when it failed
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
@@ -263,7 +279,6 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   ++step_;
   samples_ += cut_.step(), tokens_ += cut_.step() * static_cast<uint64_t>(length_);
 
-  Metrics m;
   m.step = step_;
   m.tokens = tokens_;
   m.loss = loss;
@@ -280,7 +295,6 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   add_sources(values, agreed, m);
   m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / setup_.plan.ranks.world.size : NAN;
   m.wait_seconds.data = data_wait;
-  m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
   Beside beside;
   beside.device_overhead = setup_.kernels->info().device_overhead_bytes;
   if (setup_.sampling && !setup_.plan.ranks.world.rank)
@@ -353,6 +367,7 @@ void Trainer::not_finite(double loss, double norm) {
     executor_.upload(setup_.plan.scalars, blank.data());
     upload_counters(step_, updates_);
     where = executor_.locate("train");
+    if (setup_.plan.assumed.buffer) executor_.run(eng::update_again);  // it began updates again
   }
   const std::string advice = "lower optimizer.learning_rate or lengthen schedule.warmup_steps";
   throw Error(Exit::numerics,

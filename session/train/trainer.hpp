@@ -23,6 +23,7 @@ struct Metrics {
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;         // the gradients were not finite, and nothing was updated
+  bool updated_again = false;   // early updates were undone and made again: the step was clipped or skipped
   std::vector<Named> terms;     // of the loss, if it names them: means over labels, sequences or pairs
   std::vector<Named> observed;  // by observers whose turn it is
   // For each observer with `after_step`, all results of this step, by its own names; nothing for the others.
@@ -164,6 +165,7 @@ class Trainer {
  private:
   void upload_table(int64_t steps);
   bool run_step(const Batch& batch, bool (*stop)());
+  bool update_again();
   void need_own_loss() const;
   void upload_rate();
   bool reference_begins() const;

@@ -75,12 +75,27 @@ TEST_CASE("peak memory of many narrow layers, with the plan itself", "[cli][.slo
 }
 
 TEST_CASE("peak memory with states in host memory", "[cli][.slow]") {
-  for (const char* how : {"offload.update=host", "offload.update=device", "offload.ratio=0.3"})
-    check_peak(how, {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512",
-                     "model.intermediate_size=1376", "model.num_attention_heads=8", "model.num_hidden_layers=8",
-                     "train.steps=2", "train.eval_every=2", "train.sequence_length=64", "device.threads=0",
-                     "precision.plugin=bf16", "zero.bucket=2MiB", "offload.optimizer=host", "offload.gradients=host",
-                     "offload.parameters=host", "offload.activations=host", how});
+  const Args early = {"offload.update_early=true", "offload.early_share=0.6"};
+  for (const Args& how : {Args{"offload.update=host"}, {"offload.update=device"}, {"offload.ratio=0.3"}, early}) {
+    Args words = {"model.preset=bench",
+                  "model.vocab_size=8000",
+                  "model.hidden_size=512",
+                  "model.intermediate_size=1376",
+                  "model.num_attention_heads=8",
+                  "model.num_hidden_layers=8",
+                  "train.steps=2",
+                  "train.eval_every=2",
+                  "train.sequence_length=64",
+                  "device.threads=0",
+                  "precision.plugin=bf16",
+                  "zero.bucket=2MiB",
+                  "offload.optimizer=host",
+                  "offload.gradients=host",
+                  "offload.parameters=host",
+                  "offload.activations=host"};
+    words.insert(words.end(), how.begin(), how.end());
+    check_peak(how[0].c_str(), words);
+  }
 }
 
 TEST_CASE("plan of a 7B model is quick and small", "[cli]") {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // [offload]: states on a tier, as people use it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "group.hpp"
 #include "harness.hpp"
 
@@ -101,6 +105,38 @@ TEST_CASE("a run whose updates the next step makes has the numbers of one withou
   CHECK(engine(scratch, {"ckpt", "diff", "other", "plain"}).exit == 0);
   REQUIRE(engine(scratch, plus(plus(base, {"back", "train.steps=4"}), late)).exit == 0);
   REQUIRE(engine(scratch, {"run", "back", "train.steps=8", "offload.update_late=false"}).exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "back", "plain"}).exit == 0);
+}
+
+TEST_CASE("a run whose updates begin beside the backward has the numbers of one without, and each resumes the other",
+          "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args early = {"offload.optimizer=host", "offload.update_early=true", "offload.early_share=0.6"};
+  Args base = {"run", "config.toml", "precision.plugin=bf16", "train.accumulate=2", "checkpoint.every=3", "--out"};
+  REQUIRE(engine(scratch, plus(base, {"free", "train.grad_clip=0"})).exit == 0);
+  std::vector<double> norms = column(scratch / "free", "grad_norm");
+  std::sort(norms.begin(), norms.end());
+  // Some steps are clipped.
+  base.insert(base.begin() + 2, fmt::format("train.grad_clip={}", (norms[2] + norms[3]) / 2));
+  REQUIRE(engine(scratch, plus(base, {"plain"})).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"early"}), early)).exit == 0);
+  int again = 0;
+  for (const Json& line : metrics(scratch / "early")) again += line.contains("updated_again");
+  CHECK((again > 0 && again < 8));
+  for (const Json& line : metrics(scratch / "plain")) CHECK_FALSE(line.contains("updated_again"));
+  for (const char* number : {"loss", "grad_norm"})
+    CHECK(column(scratch / "early", number) == column(scratch / "plain", number));
+  CHECK(engine(scratch, {"ckpt", "diff", "early", "plain"}).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"other", "train.steps=5", "checkpoint.last=false"}), early)).exit == 0);
+  const Result on = engine(scratch, {"run", "other", "train.steps=8", "checkpoint.last=true"});
+  INFO(on.err);
+  REQUIRE(on.exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "other", "plain"}).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"back", "train.steps=4"}), early)).exit == 0);
+  REQUIRE(
+      engine(scratch, {"run", "back", "train.steps=8", "--unset", "offload.early_share", "offload.update_early=false"})
+          .exit == 0);
   CHECK(engine(scratch, {"ckpt", "diff", "back", "plain"}).exit == 0);
 }
 

@@ -115,6 +115,12 @@ TEST_CASE("sections") {
   CHECK_THAT(problems(with("[offload]\nupdate_late = true\n")),
              Contains("error[E0113]: `update_late` = true, but the device updates everything") &&
                  Contains("set offload.update = \"host\" or \"both\", or remove `update_late`"));
+  CHECK_THAT(problems(with("[offload]\noptimizer = \"host\"\nupdate = \"device\"\nupdate_early = true\n")),
+             Contains("error[E0113]: `update_early` = true, but the device updates everything") &&
+                 Contains("set offload.update = \"host\" or \"both\", or remove `update_early`"));
+  CHECK_THAT(problems(with("[offload]\noptimizer = \"host\"\nearly_share = 0.5\n")),
+             Contains("error[E0113]: `early_share` is given, but `update_early` is false") &&
+                 Contains("set offload.update_early = true, or remove `early_share`"));
   CHECK_THAT(problems(with("[recompute]\npolicy = \"full\"\nevery = 2\n")),
              Contains("error[E0113]: `every` and `policy` are both given") &&
                  Contains("give one of policy, every, blocks and budget"));

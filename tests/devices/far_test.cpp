@@ -94,6 +94,8 @@ const char* const offloads[] = {
     "optimizer = 'host'\nupdate_late = true\n",
     "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\ngradients = 'host'\nupdate_late = true\n",
     "optimizer = 'drawer'\nparameters = 'host'\nactivations = 'host'\nupdate_late = true\n",
+    "optimizer = 'host'\nupdate_early = true\nearly_share = 1.0\n",
+    "optimizer = 'drawer'\ngradients = 'host'\nupdate_early = true\nearly_share = 0.5\nupdate_late = true\n",
     // Storage, which only the host reaches.
     "optimizer = 'drawer'\n",
     "optimizer = 'drawer'\nupdate = 'device'\nratio = 0.5\ngradients = 'drawer'\n",

@@ -167,7 +167,15 @@ void Training::fill(int step) {
 }
 
 void Training::step() {
-  all([](Rank& rank) { rank.executor->run("train"); });
+  all([](Rank& rank) {
+    const eng::Plan& plan = rank.setup.plan;
+    rank.executor->run("train");
+    if (!plan.assumed.buffer) return;
+    float assumed[ENG_S_COUNT];
+    rank.executor->download(assumed, plan.assumed);
+    if (eng::assumed_wrongly(assumed, rank.executor->host<float>(plan.results)))
+      rank.executor->run(eng::update_again), ++rank.again;
+  });
 }
 
 Result Training::run() {

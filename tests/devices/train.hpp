@@ -61,6 +61,7 @@ class Training {
   void fill(int step);
   void begin();  // parameters, counters, the table
   void step();
+  int again() const { return ranks_[0]->again; }  // steps whose early updates were made again
 
  private:
   struct Rank {
@@ -71,6 +72,7 @@ class Training {
     std::unique_ptr<eng::Device> device;
     eng::Host host;
     std::unique_ptr<eng::Executor> executor;
+    int again = 0;
   };
   void all(const std::function<void(Rank&)>& act);
   Model model_;

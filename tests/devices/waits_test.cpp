@@ -28,8 +28,9 @@ struct Seen {
   int all = 0, needed = 0, changed = 0;
 };
 
-Seen without_each_wait(const Model& model, const std::string& strategy) {
+Seen without_each_wait(const Model& model, const std::string& strategy, const std::string& offload = "") {
   On on;
+  on.offload = offload;
   on.device = "far", on.strategy = strategy, on.graphs = false;
   on.on_queues = true;  // else the host, which waits for collectives, does what a missing wait should have done
   Training reference(model, on);
@@ -82,6 +83,11 @@ TEST_CASE("each wait that is left out is seen, on one rank") {
   CHECK(without_each_wait({"llama", 1, 3}, "none").needed >= 4);
 }
 
+TEST_CASE("each wait that is left out is seen, with an update beside the backward", "[.slow]") {
+  CHECK(without_each_wait({"llama", 1, 1}, "none", "optimizer = 'host'\nupdate_early = true\nearly_share = 1.0\n")
+            .needed > 20);
+}
+
 TEST_CASE("each wait that is left out is seen, on two ranks", "[.slow]") {
   CHECK(without_each_wait({"llama", 2, 2}, "zero3").needed > 20);
 }
@@ -96,6 +102,8 @@ TEST_CASE("each wait that is left out is seen by the verifier, with states in ho
   for (const char* offload :
        {"optimizer = 'host'\nactivations = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",
         "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n", "optimizer = 'host'\nupdate_late = true\n",
+        "optimizer = 'host'\nupdate_early = true\nearly_share = 1.0\n",
+        "optimizer = 'drawer'\nupdate_early = true\nearly_share = 0.5\nupdate_late = true\n",
         "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\nparameters = 'host'\nupdate_late = true\n",
         "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'drawer'\n"})
     for (const uint32_t ranks : {1u, 2u}) {

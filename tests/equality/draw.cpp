@@ -269,6 +269,16 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     const auto overflow = g.overflows.find(step);
     fleet.overflow(overflow == g.overflows.end() ? std::nullopt : std::optional(overflow->second));
     if (!run("train")) break;
+    if (planned.plans[0].assumed.buffer) {
+      bool again = false;
+      for (uint32_t r = 0; r < world; ++r) {
+        const bool mine = eng::assumed_wrongly(fleet.download<float>(r, planned.plans[r].assumed).data(),
+                                               fleet.download<float>(r, planned.plans[r].scalars).data());
+        if (r && mine != again) result.complaint = fmt::format("step {}: only some ranks update again", step);
+        again = mine;
+      }
+      if (again && ++result.again) run(eng::update_again);
+    }
     const bool drain = step + 1 == g.steps || chance(drains, 0.4);
     if (drain && !planned.plans[0].left.empty()) run(eng::late_update);
     for (uint32_t r = 0; r < world; ++r) {

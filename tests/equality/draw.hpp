@@ -71,6 +71,7 @@ struct Result {
   std::string complaint;  // the run did not come to its end, or ranks hold different values of the same element
   std::vector<eng::Named> observed;  // in the last step
   std::vector<uint64_t> sent;        // bytes, per rank, by the steps
+  int again = 0;                     // steps whose early updates were made again
   uint64_t most_live = 0;            // bytes of leases and fresh gradients at a time, on the rank that had most
 };
 Result train(const Group& group, const Planned& planned, const Schedule& schedule, const Fault& fault = {});

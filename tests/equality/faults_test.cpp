@@ -93,16 +93,18 @@ TEST_CASE("the verifier asks for every wait that matters") {
   CHECK(a.shown > a.tried / 2);
 }
 
-TEST_CASE("the verifier asks for every wait that matters where the next step makes the update", "[.slow]") {
-  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
-    Draw late{strategy, 98304, 1, true, 0};
-    late.offload = "optimizer = 'host'\ngradients = 'host'\nupdate_late = true\n";
-    const Deleted a = delete_waits({"llama", 2, 2, false}, late, 1, 8, 4);
-    CHECK(a.all > 20);
-    CHECK(a.found + a.harmless == a.all);
-    CHECK(a.found > a.all * 3 / 4);
-    CHECK(a.shown > a.tried / 2);
-  }
+TEST_CASE("the verifier asks for every wait that matters where an update runs beside a forward or backward",
+          "[.slow]") {
+  for (const char* when : {"update_late = true\n", "update_early = true\nearly_share = 0.6\n"})
+    for (const char* strategy : {"zero1", "zero2", "zero3"}) {
+      Draw beside{strategy, 98304, 1, true, 0};
+      beside.offload = std::string("optimizer = 'host'\ngradients = 'host'\n") + when;
+      const Deleted a = delete_waits({"llama", 2, 2, false}, beside, 1, 8, 4);
+      CHECK(a.all > 20);
+      CHECK(a.found + a.harmless == a.all);
+      CHECK(a.found > a.all * 3 / 4);
+      CHECK(a.shown > a.tried / 2);
+    }
 }
 
 TEST_CASE("the verifier asks for every wait that matters in many plans", "[.slow]") {

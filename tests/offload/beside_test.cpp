@@ -11,6 +11,7 @@
 #include "session/planning/estimate.hpp"
 #include "session/planning/setup.hpp"
 #include "session/plugins/search.hpp"
+#include "session/report/context.hpp"
 
 namespace {
 
@@ -35,6 +36,15 @@ eng::Setup on_a_card(const std::vector<std::string>& keys) {
       "[train]\nmicro_batch = 16\naccumulate = 2\nsequence_length = 1024\n"
       "[precision]\nplugin = 'bf16'\n[zero]\nbucket = '4MiB'\n[offload]\noptimizer = 'host'\n";
   return eng::make_plan_only(eng::Config::parse(text, "card.toml", ".", keys, schemas_of(with_card())), with_card());
+}
+
+// By the rates from which early blocks are chosen.
+double planned_step(const eng::Setup& setup) {
+  const eng::Config none =
+      eng::Config::parse("[model]\nplugin = 'llama'\n", "none.toml", ".", {}, schemas_of(with_card()));
+  eng::Machine machine = eng::nominal_machine(eng::machine_of(none.section("comm"), setup.target, setup.storage));
+  machine.launch = 0;
+  return eng::step_times(setup.plan, machine).step;
 }
 
 double step_of(const eng::Setup& setup) {
@@ -110,6 +120,52 @@ TEST_CASE("an update that the next step makes is estimated beside its forward, a
   }
 }
 
+TEST_CASE("an update that begins beside the last backward is estimated so, and as much of it as pays is chosen") {
+  const eng::Setup now = on_a_card({}), chosen = on_a_card({"offload.update_early=true"});
+  const uint32_t blocks = static_cast<uint32_t>(now.model.blocks.size());
+  INFO("from block " << chosen.offload.early_from << " of " << blocks << ": " << step_of(chosen) << " s, else "
+                     << step_of(now) << " s");
+  CHECK(chosen.offload.early_from < blocks);
+  CHECK(step_of(chosen) < step_of(now));
+  for (const char* share : {"0.125", "0.25", "0.5", "0.75", "1.0"}) {
+    const eng::Setup other = on_a_card({"offload.update_early=true", std::string("offload.early_share=") + share});
+    INFO(share << ": " << planned_step(other) << " s, chosen " << planned_step(chosen) << " s");
+    CHECK(planned_step(chosen) < 1.001 * planned_step(other));
+  }
+  const eng::Setup both = on_a_card({"offload.update_early=true", "offload.update_late=true"});
+  CHECK(step_of(both) < step_of(chosen));
+  CHECK(step_of(both) < step_of(on_a_card({"offload.update_late=true"})));
+  uint64_t undo = 0;
+  for (const eng::Buffer& b : chosen.plan.buffers) undo += b.line == eng::Line::undo ? b.bytes : 0;
+  REQUIRE(chosen.host_update);
+  CHECK(chosen.host_update->undo == undo);
+  const uint64_t more = chosen.plan.arenas.back().total() - now.plan.arenas.back().total();
+  CHECK((more >= undo && double(more) < 1.05 * double(undo)));  // each copy begins a page
+  CHECK((chosen.host_update->early > 0.1 && chosen.host_update->early < 1));
+  eng::ReportContext context;
+  context.host_update = chosen.host_update;
+  CHECK_THAT(eng::plan_text(chosen.plan, context), Catch::Contains("\n  update early      ") &&
+                                                       Catch::Contains(" of the parameters, beside the last backward"));
+}
+
+TEST_CASE("early blocks are the last ones, and what stays is of the first ones") {
+  const eng::Setup setup = on_a_card({"offload.update_early=true", "offload.early_share=0.4", "offload.ratio=0.5"});
+  CHECK(eng::early_part(setup.model, setup.offload.early_from) == Approx(0.4).margin(0.06));
+  std::map<bool, uint64_t> there;  // by whether they are early: bytes of the optimizer's states on the device
+  for (const eng::Buffer& b : setup.plan.buffers)
+    for (const eng::Unit& unit : setup.plan.units)
+      if (b.persistent && b.line == eng::Line::optimizer && b.name.ends_with(" " + unit.name) && !b.arena)
+        there[unit.block >= setup.offload.early_from] += b.bytes;
+  uint64_t elements = 0;
+  for (const eng::Unit& unit : setup.plan.units) elements += unit.count;
+  CHECK(there[true] == 0);
+  CHECK(double(there[false]) == Approx(0.5 * 8 * double(elements)).epsilon(0.03));
+  // No more is early than is on the tier.
+  const eng::Setup most = on_a_card({"offload.update_early=true", "offload.early_share=1.0", "offload.ratio=0.5"});
+  CHECK(eng::early_part(most.model, most.offload.early_from) <= 0.5);
+  CHECK(eng::early_part(most.model, most.offload.early_from) > 0.35);
+}
+
 TEST_CASE("an update that the next step makes is refused where something needs it in its own step") {
   eng::Offload late;
   late.update_late = true;
@@ -118,4 +174,6 @@ TEST_CASE("an update that the next step makes is refused where something needs i
   CHECK_THROWS_WITH(eng::check_late(late, true, false), Catch::Contains("observers are shown each update"));
   CHECK_THROWS_WITH(on_a_card({"offload.update_late=true", "zero.live_limit=1GiB"}),
                     Catch::Contains("zero.live_limit cannot bound the leases"));
+  CHECK_THROWS_WITH(on_a_card({"offload.update_early=true", "zero.live_limit=1GiB"}),
+                    Catch::Contains("zero.live_limit cannot bound the leases of an update and of a backward"));
 }

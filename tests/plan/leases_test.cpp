@@ -22,13 +22,12 @@ struct Table {
   Leases leases{emit};
   Table() {
     plan.arenas.push_back({"none", "device", 0, 0, 0});
-    plan.arenas.push_back({"none", "host", 0, 0, 0});
     emit.begin_program("p");
     emit.begin_segment("s", 1);
     emit.label(eng::Phase::step, "leases");
   }
-  View take(size_t unit, int32_t role = ENG_ROLE_WEIGHT, uint32_t place = 0, int64_t elements = n) {
-    return leases.acquire({role, unit}, "unit", eng::Line::leases, eng::make_desc(ENG_F32, {elements}), place);
+  View take(size_t unit, int32_t role = ENG_ROLE_WEIGHT, int64_t elements = n) {
+    return leases.acquire({role, unit}, "unit", eng::Line::leases, eng::make_desc(ENG_F32, {elements}));
   }
   void drop(size_t unit, int32_t role = ENG_ROLE_WEIGHT) { leases.release({role, unit}); }
   // An action that uses a view; gives what it has to come after.
@@ -40,13 +39,12 @@ struct Table {
 
 }  // namespace
 
-TEST_CASE("without a limit nobody waits, and what is held is found by role, unit and piece") {
+TEST_CASE("without a limit nobody waits, and what is held is found by role and unit") {
   Table t;
   const View a = t.take(0), b = t.take(1);
   CHECK(a.buffer != b.buffer);
   CHECK(t.leases.find({ENG_ROLE_WEIGHT, 0}).buffer == a.buffer);
   CHECK(t.leases.find({ENG_ROLE_GRAD, 0}).buffer == 0);
-  CHECK(t.leases.find({ENG_ROLE_WEIGHT, 0, 3}).buffer == 0);
   t.use(a), t.drop(0);
   CHECK(t.leases.find({ENG_ROLE_WEIGHT, 0}).buffer == 0);
   CHECK(t.use(t.take(2)) == After{});
@@ -77,13 +75,13 @@ TEST_CASE("an acquisition larger than what was released last waits for as many a
   t.leases.limit(3 * unit_bytes);
   for (size_t u : {0, 1, 2}) t.use(t.take(u));
   t.drop(1), t.drop(0);
-  CHECK(t.use(t.take(3, ENG_ROLE_WEIGHT, 0, 2 * n)) == After{1, 0});
+  CHECK(t.use(t.take(3, ENG_ROLE_WEIGHT, 2 * n)) == After{1, 0});
 }
 
 TEST_CASE("each acquisition that takes a part of what was released waits for its users") {
   Table t;
   t.leases.limit(2 * unit_bytes);
-  t.use(t.take(0, ENG_ROLE_WEIGHT, 0, 2 * n)), t.drop(0);
+  t.use(t.take(0, ENG_ROLE_WEIGHT, 2 * n)), t.drop(0);
   CHECK(t.use(t.take(1)) == After{0});
   CHECK(t.use(t.take(2, ENG_ROLE_PARTIAL)) == After{0});  // it may be on another queue
 }
@@ -99,23 +97,17 @@ TEST_CASE("turns: what was released so many turns ago is out of use") {
   }
 }
 
-TEST_CASE("all roles at a place share its bytes, and another place has its own") {
+TEST_CASE("all roles share the bytes") {
   Table t;
-  t.leases.limit(2 * unit_bytes, 0);
-  t.leases.limit(unit_bytes, 1);
+  t.leases.limit(2 * unit_bytes);
   t.use(t.take(0));                    // 0
   t.use(t.take(0, ENG_ROLE_PARTIAL));  // 1
   CHECK_FALSE(t.leases.fits(1));
   t.drop(0, ENG_ROLE_PARTIAL);
   CHECK(t.use(t.take(1)) == After{1});  // 2: a weight where a gradient was
-  const View host = t.take(5, ENG_ROLE_WEIGHT, 1);
-  CHECK(t.plan.buffer(host.buffer).arena == 1);
-  CHECK(t.use(host) == After{});  // 3
-  t.drop(5);
-  CHECK(t.use(t.take(6, ENG_ROLE_STATE, 1)) == After{3});
 }
 
-TEST_CASE("a role's own pace holds it back where the place has bytes left") {
+TEST_CASE("a role's own pace holds it back where the budget has bytes left") {
   Table t;
   t.leases.limit(3 * unit_bytes);
   t.leases.pace(ENG_ROLE_WEIGHT, {unit_bytes});

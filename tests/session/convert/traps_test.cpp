@@ -128,6 +128,23 @@ TEST_CASE("convert: the part of the optimizer that is offloaded is offload.ratio
   CHECK(built_config(two.text).section("offload").number("ratio") == 1.0);
 }
 
+TEST_CASE("convert: super_offload is offload.update_early under stage 3") {
+  const auto with = [](const char* stage, const char* on) {
+    return converted(fmt::format(R"({{"train_batch_size": 8, "zero_optimization": {{"stage": {},
+      "offload_optimizer": {{"device": "cpu", "super_offload": {}, "ratio": 0.9, "cpuadam_cores_perc": 0.9}}}}}})",
+                                 stage, on),
+                     "--preset tiny");
+  };
+  const auto early = [](const Converted& made) {
+    return built_config(made.text).section("offload").boolean("update_early");
+  };
+  CHECK(early(with("3", "true")));
+  CHECK_FALSE(early(with("3", "false")));
+  const Converted two = with("2", "true");
+  CHECK_FALSE(early(two));
+  CHECK_THAT(notes_of(two), Contains("`zero_optimization.offload_optimizer.super_offload`: DeepSpeed reads it under "));
+}
+
 TEST_CASE("convert: states on nvme keep their folder and their requests") {
   const Converted made = converted(R"({"train_batch_size": 8, "aio": {"block_size": 262144, "queue_depth": 32,
     "single_submit": false}, "zero_optimization": {"stage": 3,
