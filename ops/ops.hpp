@@ -28,6 +28,7 @@ Family norm_ops();
 Family optimizer_ops();
 Family packed_ops();
 Family position_ops();
+Family sequence_ops();
 Family step_ops();
 
 }  // namespace ops

@@ -27,7 +27,7 @@ const eng_ops& standard() {
 }
 
 const eng_ops& collectives() {
-  static const Table all({collective_ops()});
+  static const Table all({collective_ops(), sequence_ops()});
   return all.table;
 }
 

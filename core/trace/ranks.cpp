@@ -8,10 +8,11 @@
 
 namespace eng {
 
-Ranks::Ranks(const World& w, uint32_t divided)
-    : world(w), tensor(divided), groups(1 + (tensor == 1 ? 0 : tensor + data_size())) {
+Ranks::Ranks(const World& w, uint32_t divided, uint32_t shards)
+    : world(w), tensor(divided), context(shards), groups(context_base() + (context == 1 ? 0 : world.size / context)) {
   for (uint32_t r = 0; r < w.size; ++r) {
     groups[0].push_back(r);
+    if (context > 1) groups[context_base() + r / same_rows() * tensor + r % tensor].push_back(r);
     if (tensor == 1) continue;
     groups[1 + r % tensor].push_back(r);
     groups[1 + tensor + r / tensor].push_back(r);

@@ -45,12 +45,13 @@ struct Batch {
         job.out.problem(fmt::format("`{}` = {} does not divide the ranks", entry->origin, shown(*entry)));
         continue;
       }
-      const bool tensor = std::string_view(name).starts_with("tensor_");
-      job.out.note(fmt::format(
-          "`{}` = {}: no equivalent; here every rank has its own samples, so the ranks here are the "
-          "groups of {} there{}",
-          entry->origin, *ways, *ways,
-          tensor ? fmt::format("; or {} times as many ranks with parallel.tensor = {}", *ways, *ways) : ""));
+      const std::string_view key = name;
+      const char* own = key.starts_with("tensor_") ? "tensor" : key.starts_with("pipeline_") ? nullptr : "context";
+      job.out.note(
+          fmt::format("`{}` = {}: no equivalent; here every rank has its own samples, so the ranks here are the "
+                      "groups of {} there{}",
+                      entry->origin, *ways, *ways,
+                      own ? fmt::format("; or {} times as many ranks with parallel.{} = {}", *ways, own, *ways) : ""));
       job.ranks /= *ways;
     }
   }

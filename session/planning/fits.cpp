@@ -100,7 +100,7 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
 
 // The rank that stands for all of these ranks, which need not exist. The batch and the threads are divided among them.
 World planned_world(Config& config, uint32_t ranks) {
-  if (ranks == 1) ranks = static_cast<uint32_t>(config.section("parallel").integer("tensor"));
+  if (ranks == 1) ranks = ranks_per_sample(config);
   share_batch(config, ranks);
   // Without comm.describe.ranks_per_node it is assumed how many ranks share a machine's memory.
   const uint32_t local = std::min(ranks_per_host(config.section("comm"), described_card(config)), ranks);

@@ -16,8 +16,8 @@ namespace eng {
 
 // The memory that a run needs in addition to its arenas.
 Beside beside(const Setup& setup);
-// The rank that stands for all of these ranks, which need not exist; for 1, which is the default, those of a tensor
-// group. Divides the batch and the threads among them.
+// The rank that stands for all of these ranks, which need not exist; for 1, which is the default, those that read
+// the same samples. Divides the batch and the threads among them.
 World planned_world(Config& config, uint32_t ranks);
 // The memory that there is for it.
 Available available(const Setup& setup);

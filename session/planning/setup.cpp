@@ -10,6 +10,7 @@
 #include "session/data/fields.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/caller_loss.hpp"
+#include "session/model/context_parallel.hpp"
 #include "session/model/heads.hpp"
 #include "session/model/loss.hpp"
 #include "session/model/recompute.hpp"
@@ -77,6 +78,7 @@ static Model trace(const Section& section, const eng_model& table, int64_t rows,
                          if (reference) add_reference(model, *reference);
                          pad_heads(model, head_rows);
                          divide_layers(model, ranks);
+                         divide_sequences(model, ranks);
                        });
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
@@ -131,7 +133,7 @@ struct Asked {
   const Readable& readable;
   const Section& section(const char* name) const { return config.section(name); }
   // A model that is not trained is not divided.
-  Ranks ranks() const { return Ranks(world, training ? world.size / data_ranks(config, world.size) : 1); }
+  Ranks ranks() const { return training ? divided_ranks(config, world) : Ranks(world); }
 };
 }  // namespace
 
@@ -173,13 +175,14 @@ static void make_policies(Setup& s, const Asked& a) {
 static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& notes, int64_t other = 0) {
   const Section &train = a.section("train"), &model = a.section("model");
   if (a.ranks().tensor > 1) check_parallel(a.config);
+  if (a.ranks().context > 1) check_context(a.config, a.readable.beyond_loss());
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   const std::string described = s.kernels ? "" : s.target.device;
   const bool scores = a.readable.reference, plain = a.generate || a.readable.forward;
   const std::vector<Transform> transforms =
       scores ? std::vector<Transform>() : make_transforms(a.config, a.registry, described);
   Loss loss = scores ? logprobs_loss() : make_loss(a.config, a.registry, described, !plain && !other);
-  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.ranks().data_size();
+  loss.sequences = train.integer("micro_batch") * train.integer("accumulate") * a.ranks().row_size();
   load_ops(a.registry);
   Offered offered = offered_fields(a.config, a.registry, plain);
   add_fields(offered, a.readable.fields);

@@ -59,6 +59,8 @@ struct Readable {
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
   std::function<void(const Model&)> traced = {};  // called before the model is planned: what it refuses costs no plan
+  // More of the model than its loss.
+  bool beyond_loss() const { return job || logits || !lengths.empty() || !activations.empty(); }
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.

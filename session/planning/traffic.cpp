@@ -40,6 +40,8 @@ std::string purpose(const Plan& plan, const Segment& segment, size_t at) {
   const Phase phase = plan.labels[action.label].phase;
   if (plan.ranks.tensor > 1 && plan.calls[action.call].attrs.i("group") == plan.ranks.tensor_group())
     return "tensor sums, " + Label{phase}.text();
+  if (plan.ranks.context > 1 && plan.calls[action.call].attrs.i("group") == plan.ranks.context_group())
+    return "context exchange, " + Label{phase}.text();
   if (phase == Phase::reduce) return "gradients, sum";
   if (phase == Phase::publish) return "weights, publish";
   if (phase != Phase::gather) return Label{phase}.text();  // "norm", "losses"

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/trace/ranks.hpp"
 #include "session/config/config.hpp"
 #include "session/json.hpp"
 #include "session/ranks/common_error.hpp"
@@ -151,14 +152,28 @@ void share_threads(Config& config, const std::string& mine, const std::vector<st
   }
 }
 
+uint32_t ranks_per_sample(const Config& config) {
+  const Section& parallel = config.section("parallel");
+  return static_cast<uint32_t>(parallel.integer("tensor") * parallel.integer("context"));
+}
+
 uint32_t data_ranks(const Config& config, uint32_t ranks) {
-  const auto tensor = static_cast<uint32_t>(config.section("parallel").integer("tensor"));
-  if (ranks % tensor)
-    throw CommonError(
-        Exit::usage,
-        fmt::format("parallel.tensor = {} does not divide {} rank{}", tensor, ranks, ranks == 1 ? "" : "s"),
-        fmt::format("--ranks {}, or another multiple of {}", (ranks / tensor + 1) * tensor, tensor));
-  return ranks / tensor;
+  const Section& parallel = config.section("parallel");
+  const uint32_t same = ranks_per_sample(config);
+  std::string keys;
+  for (const char* key : {"tensor", "context"})
+    if (const int64_t n = parallel.integer(key); n > 1)
+      keys += fmt::format("{}parallel.{} = {}", keys.empty() ? "" : " x ", key, n);
+  if (ranks % same)
+    throw CommonError(Exit::usage, fmt::format("{} does not divide {} rank{}", keys, ranks, ranks == 1 ? "" : "s"),
+                      fmt::format("--ranks {}, or another multiple of {}", (ranks / same + 1) * same, same));
+  return ranks / same;
+}
+
+Ranks divided_ranks(const Config& config, const World& world) {
+  data_ranks(config, world.size);
+  const auto number = [&](const char* key) { return static_cast<uint32_t>(config.section("parallel").integer(key)); };
+  return Ranks(world, number("tensor"), number("context"));
 }
 
 void share_batch(Config& config, uint32_t ranks) {

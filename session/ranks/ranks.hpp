@@ -17,6 +17,8 @@ namespace eng {
 
 class Config;
 class Json;
+struct Ranks;
+struct World;
 
 // getenv, or a table in tests; nullptr for an unset variable.
 using Variable = std::function<const char*(const char*)>;
@@ -47,9 +49,12 @@ int64_t threads_of(const std::string& mine, const std::vector<std::string>& all)
 // Sets [device] threads, if it is 0, to that share.
 void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all);
 
-// The number of ranks with rows of their own: ranks / [parallel] tensor. Throws CommonError(Exit::usage) if tensor does
-// not divide them.
+// The ranks that read the same samples: [parallel] tensor x context.
+uint32_t ranks_per_sample(const Config& config);
+// The number of such sets of ranks. Throws CommonError(Exit::usage) if they do not divide the ranks.
 uint32_t data_ranks(const Config& config, uint32_t ranks);
+// All ranks, as [parallel] groups them. Throws as data_ranks does.
+Ranks divided_ranks(const Config& config, const World& world);
 // Divides [train] global_batch, if given, among this many ranks by deriving accumulate again. Throws
 // CommonError(Exit::usage) if it cannot be divided, and as data_ranks does.
 void share_batch(Config& config, uint32_t ranks);

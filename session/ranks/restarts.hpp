@@ -15,7 +15,9 @@ struct RestartPolicy {
   uint32_t ranks = 1;            // at the start
   uint32_t min_ranks = 1;        // the fewest to start again with
   int64_t batch = 1, micro = 1;  // sequences of a step of all ranks, and of a micro-batch of one
-  bool keeps(uint32_t n) const { return batch % (micro * int64_t{n}) == 0; }  // true if n ranks make the same batch
+  uint32_t same = 1;             // ranks that read the same samples
+  // True if n ranks make the same batch.
+  bool keeps(uint32_t n) const { return n % same == 0 && batch % (micro * int64_t{n / same}) == 0; }
 };
 
 // Throws Error(Exit::usage), with the numbers of ranks that work, unless 1 <= min_ranks <= ranks and there is a smaller

@@ -192,6 +192,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (!c.reference.empty()) out += fmt::format("\n  reference         {}", c.reference);
   for (const std::string& text : c.transforms) out += fmt::format("\n  transform         {}", text);
   if (!c.parallel.empty()) out += fmt::format("\n  parallel          {}", c.parallel);
+  if (!c.context.empty()) out += fmt::format("\n  context           {}", c.context);
   for (const PaddedHead& head : c.heads)
     out += fmt::format("\n  head              {} has {} rows in memory for {} ids: {} zeros, {} with its weight",
                        head.parameter, head.in_memory, head.rows, head.zeros, size(head.bytes));
@@ -314,6 +315,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
   if (!c.reference.empty()) out["reference"] = c.reference;
   if (!c.transforms.empty()) out["transforms"] = c.transforms;
   if (!c.parallel.empty()) out["parallel"] = Json::ordered({{"tensor", plan.ranks.tensor}, {"text", c.parallel}});
+  if (!c.context.empty()) out["context"] = Json::ordered({{"ranks", plan.ranks.context}, {"text", c.context}});
   for (const PaddedHead& head : c.heads)
     out["padded_heads"].push_back(Json::ordered({{"parameter", head.parameter},
                                                  {"rows", head.rows},

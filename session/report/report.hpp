@@ -28,7 +28,7 @@ struct ReportContext : Beside {
   double step_at_peak = 0;                   // seconds of a step at the device's peak; 0: unknown
   Kept kept;                                 // activations, by [recompute]
   std::vector<std::string> transforms = {};  // what each did
-  std::string parallel = {};                 // what ranks divide
+  std::string parallel = {}, context = {};   // what ranks divide of layers, and of sequences
   std::vector<PaddedHead> heads = {};        // with rows of zeros in memory
   std::string reference = {};                // the frozen second model; "": none
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks; 0: none is saved

@@ -67,7 +67,7 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   length_ = train.integer("sequence_length");
   seconds_at_peak_ = seconds_at_peak(setup.model, setup.target);
   const Ranks& ranks = setup.plan.ranks;
-  cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.data_rank(), ranks.data_size()};
+  cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.row_rank(), ranks.row_size()};
   if (trains()) upload_table(train.integer("steps"));
   if (trains() && caller_loss(config))
     own_gradient_ = setup.plan.constants[caller_constant(setup.model, setup.plan.constant_data)];
@@ -263,7 +263,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
   }
   settled_ = setup_.plan.left.empty();
-  const View& losses = cut_.world == 1 ? setup_.plan.losses : setup_.plan.all_losses;
+  const View& losses = setup_.plan.ranks.single() ? setup_.plan.losses : setup_.plan.all_losses;
   const float* const values = executor_.host<float>(losses);
   const std::vector<double> sums = loss_sums(setup_.plan, values);
   const Counts counts{counts_any ? agreed.divisor : 1.0, static_cast<double>(cut_.step())};
@@ -314,7 +314,7 @@ void Trainer::add_sources(const float* values, const Agreed& agreed, Metrics& m)
     m.sources.push_back({data_.names()[k], part.samples, part.valid, {}});
     if (cut_.rows != data_.group() || part.divisor <= 0) continue;
     const auto mine = [&](uint32_t rank, uint32_t micro) {
-      const uint64_t turn = uint64_t{micro} * cut_.world + rank;
+      const uint64_t turn = uint64_t{micro} * cut_.world + rank / setup_.plan.ranks.context;
       return data_.source_of(first + turn * static_cast<uint64_t>(cut_.rows)) == k;
     };
     const Counts counts{part.divisor, static_cast<double>(part.samples)};
@@ -385,7 +385,7 @@ double Trainer::gradients(const Batch& batch, double divisor) {
   stage(batch);
   executor_.host<float>(setup_.plan.inputs)[0] = divisor > 0 ? 1.0f / static_cast<float>(divisor) : 0.0f;
   executor_.run("train");
-  const View& losses = cut_.world == 1 ? setup_.plan.losses : setup_.plan.all_losses;
+  const View& losses = setup_.plan.ranks.single() ? setup_.plan.losses : setup_.plan.all_losses;
   return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / (divisor > 0 ? divisor : 1);
 }
 

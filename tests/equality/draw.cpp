@@ -18,12 +18,19 @@
 namespace equality {
 namespace {
 
-constexpr int64_t rows = 2, length = 6, vocabulary = 48;
+constexpr int64_t rows = 2, vocabulary = 48;
 
 std::string model_text(const std::string& model) {
-  if (model == "opt")
-    return "plugin = 'opt'\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\nnum_attention_heads = 2\n"
-           "max_position_embeddings = 16\ndropout = 0.1\n";
+  if (model == "opt" || model == "opt-still")
+    return fmt::format(
+        "plugin = 'opt'\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\nnum_attention_heads = 2\n"
+        "max_position_embeddings = 16\ndropout = {}\n",
+        model == "opt" ? 0.1 : 0.0);
+  if (model == "gemma3" || model == "mistral")
+    return fmt::format(
+        "plugin = '{}'\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
+        "num_key_value_heads = 1\nhead_dim = 8\nsliding_window = 3\n",
+        model);
   if (model == "mamba")
     return "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\ntime_step_rank = 4\n";
   if (model == "mamba2")
@@ -60,14 +67,14 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       "reduce = '{}'\nfreeze = [{}]\n[optimizer]\n{}"
       "[precision]\nplugin = {}\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
       model_text(g.model), vocabulary, g.z_loss > 0 ? fmt::format("z_loss = {}\n", g.z_loss) : "", d.pad_vocabulary,
-      std::max(g.steps, 1), rows, length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch",
+      std::max(g.steps, 1), rows, g.length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch",
       g.freeze, g.optimizer, precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
   text += d.zero;
   const uint32_t data = g.world / g.tensor;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", data % 2 ? data : 2);
-  if (g.tensor > 1) text += fmt::format("[parallel]\ntensor = {}\n", g.tensor);
+  if (g.same_rows() > 1) text += fmt::format("[parallel]\ntensor = {}\ncontext = {}\n", g.tensor, g.context);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   text += g.transforms;
@@ -125,7 +132,7 @@ void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::ve
 
 std::string describe(const Group& g) {
   return fmt::format("{} on {} ranks{}, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world,
-                     g.tensor > 1 ? fmt::format(" ({} of them divide the layers)", g.tensor) : "", g.precision,
+                     g.same_rows() > 1 ? fmt::format(" (tensor {}, context {})", g.tensor, g.context) : "", g.precision,
                      g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
                      g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
          (g.packed ? "; packed" : "") + (g.transforms.empty() ? "" : "; " + g.transforms);
@@ -219,7 +226,7 @@ static bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 Result train(const Group& g, const Planned& planned, const Schedule& schedule, const Fault& fault) {
   Result result;
   Fleet fleet(planned.plans, reference(), fault, &registry());
-  const uint32_t world = g.world, data_world = world / g.tensor;
+  const uint32_t world = g.world, data_world = world / g.tensor, same = g.same_rows(), samplers = world / same;
   Schedule now = schedule;
   const auto run = [&](const char* program) {
     now.seed = now.seed * 6364136223846793005u + 1442695040888963407u;
@@ -229,7 +236,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
   for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
   for (uint32_t r = 0; r < world; ++r) {
     int64_t counters[ENG_C_COUNT] = {};
-    if (data_world > 1) counters[ENG_C_RANK] = r / g.tensor, counters[ENG_C_WORLD] = data_world;
+    if (samplers > 1) counters[ENG_C_RANK] = r / same, counters[ENG_C_WORLD] = samplers;
     fleet.upload(r, planned.plans[r].counters, counters);
     std::vector<float> table;
     for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
@@ -238,25 +245,24 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
   Random data(1234), borders(99), drains(schedule.seed);  // the same batches for every plan of a group
   std::vector<float> losses, norms, scales, neighbours;
   for (int step = 0; step < g.steps; ++step) {
-    const size_t n = static_cast<size_t>(g.accumulate * rows * length);
-    std::vector<std::vector<int32_t>> tokens(data_world), labels(data_world), segments(data_world),
-        positions(data_world);
-    std::vector<std::vector<float>> weights(data_world);
+    const size_t n = static_cast<size_t>(g.accumulate * rows * g.length);
+    std::vector<std::vector<int32_t>> tokens(samplers), labels(samplers), segments(samplers), positions(samplers);
+    std::vector<std::vector<float>> weights(samplers);
     float valid = 0;
-    for (uint32_t r = 0; r < data_world; ++r)
+    for (uint32_t r = 0; r < samplers; ++r)
       for (size_t k = 0; k < n; ++k) {
         tokens[r].push_back(static_cast<int32_t>(below(data, vocabulary)));
         labels[r].push_back(chance(data, 0.1) ? -100 : static_cast<int32_t>(below(data, vocabulary)));
         valid += labels[r].back() >= 0;
         if (!g.packed) continue;
-        const bool first = k % length == 0, next = !first && chance(borders, 0.4);
+        const bool first = k % g.length == 0, next = !first && chance(borders, 0.4);
         segments[r].push_back(first ? 0 : segments[r].back() + next);
         positions[r].push_back(first || next ? 0 : positions[r].back() + 1);
         weights[r].push_back(static_cast<float>(below(borders, 5)) / 4);
       }
     for (uint32_t r = 0; r < world; ++r) {
       const float inputs[8] = {1.0f / valid};
-      const uint32_t d = r / g.tensor;  // its number among those with rows of their own
+      const uint32_t d = r / same;  // its number among those with rows of their own
       fleet.upload(r, planned.plans[r].field("tokens"), tokens[d].data());
       fleet.upload(r, planned.plans[r].field("labels"), labels[d].data());
       if (g.packed) {

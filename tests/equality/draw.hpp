@@ -17,7 +17,8 @@ namespace equality {
 
 // Settings that fix the numbers of a run.
 struct Group {
-  // llama, llama-tied, llama-heads, qwen2, qwen3, opt, mamba, mamba2, hybrid, moe, odd, odd-tied, odd-plain
+  // llama, llama-tied, llama-heads, qwen2, qwen3, gemma3, mistral, opt, opt-still (without dropout), mamba, mamba2,
+  // hybrid, moe, odd, odd-tied, odd-plain
   std::string model = "llama";
   uint32_t world = 2;
   int64_t accumulate = 1;
@@ -31,7 +32,9 @@ struct Group {
   std::map<int, Overflow> overflows = {};  // by step, from 0
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, hybrid, moe
   std::string transforms = {};             // [[transforms]]
-  uint32_t tensor = 1;                     // [parallel] tensor: a divisor of `world`
+  uint32_t tensor = 1, context = 1;        // [parallel]: their product divides `world`
+  int64_t length = 6;                      // tokens of a sequence
+  uint32_t same_rows() const { return tensor * context; }
 };
 
 inline constexpr const char* every_strategy[] = {"none", "zero1", "zero2", "zero3", "two_level"};

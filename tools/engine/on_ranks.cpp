@@ -35,7 +35,8 @@ RestartPolicy restart_policy(const RankFlags& flags, const Config& config) {
   const Section& train = config.section("train");
   RestartPolicy out{flags.restarts, *flags.ranks, flags.min_ranks.value_or(1)};
   out.micro = train.integer("micro_batch");
-  out.batch = out.micro * train.integer("accumulate") * int64_t{out.ranks};
+  out.same = ranks_per_sample(config);
+  out.batch = out.micro * train.integer("accumulate") * int64_t{out.ranks / out.same};
   check_restarts(out);
   return out;
 }

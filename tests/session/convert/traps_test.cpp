@@ -85,7 +85,8 @@ TEST_CASE("convert: ranks that share samples do not count") {
                                        "gradient_accumulation_steps": 2, "sequence_parallel_size": 2})",
                                    "--num_gpus 8");
   CHECK(made.ranks == 4);
-  CHECK_THAT(notes_of(made), Contains("`sequence_parallel_size` = 2: no equivalent"));
+  CHECK_THAT(notes_of(made),
+             Contains("`sequence_parallel_size` = 2: no equivalent") && Contains("parallel.context = 2"));
   CHECK_THAT(refusal(R"({"train_batch_size": 16, "sequence_parallel_size": 3})", "--num_gpus 8"),
              Contains("does not divide the ranks"));
 }

@@ -54,6 +54,12 @@ TEST_CASE("places are filled again where there would be too few", "[ranks]") {
   CHECK(four.places() == Places{0, 4, 6, 7});  // the place that was lost first
 }
 
+TEST_CASE("ranks that read the same samples are started together", "[ranks]") {
+  const RestartPolicy pairs{9, 8, 1, 12, 3, 2};
+  for (const uint32_t n : {2u, 4u, 8u}) CHECK(pairs.keeps(n));
+  for (const uint32_t n : {1u, 3u, 6u}) CHECK_FALSE(pairs.keeps(n));
+}
+
 TEST_CASE("numbers of ranks that do not keep the batch are refused", "[ranks]") {
   CHECK_NOTHROW(check_restarts(policy(1, 1)));
   CHECK_NOTHROW(check_restarts(policy(1, 4)));

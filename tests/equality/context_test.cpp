@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences that ranks divide: the numbers of one rank within rounding, and the same bits in every run of one degree.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "all_equal.hpp"
+#include "core/base/error.hpp"
+#include "plugins.hpp"
+
+namespace context_test {
+
+using namespace equality;
+using Catch::Contains;
+
+namespace {
+
+// Updates that follow gradients in proportion, so that rounding stays rounding.
+constexpr const char* sgd = "plugin = 'sgd'\nlearning_rate = 0.1\nmomentum = 0.9\n";
+
+Group divided(const char* model, uint32_t context, uint32_t world = 0) {
+  Group group;
+  group.model = model, group.context = context, group.world = world ? world : context;
+  group.length = 8, group.optimizer = sgd;
+  return group;
+}
+// Ranks with these samples that have whole sequences, and the whole model.
+Group undivided(Group group) {
+  group.world /= group.same_rows(), group.tensor = group.context = 1;
+  return group;
+}
+Result trained(const Group& group, const Draw& draw = {}) {
+  return train(group, plan(group, draw), {11});
+}
+
+double largest(const std::vector<float>& values) {
+  double out = 0;
+  for (const float x : values) out = std::max(out, std::abs(double{x}));
+  return out;
+}
+
+// The sum of the losses of all ranks, and the norm, of every step. Where there are several ranks, each also says what
+// all have.
+struct Steps {
+  std::vector<double> losses, norms;
+};
+Steps steps(const Group& group, const Result& result) {
+  Steps out;
+  const std::vector<float>&losses = numbers(result, "losses"), &norms = numbers(result, "norms");
+  const size_t ranks = group.world / group.tensor, all = losses.size() / (ranks * static_cast<size_t>(group.steps));
+  const size_t mine = all / (ranks > 1 ? 1 + ranks : 1);  // micro-batches x terms
+  REQUIRE(losses.size() == ranks * all * static_cast<size_t>(group.steps));
+  REQUIRE(mine % static_cast<size_t>(group.accumulate) == 0);
+  for (size_t s = 0; s < static_cast<size_t>(group.steps); ++s) {
+    out.losses.push_back(0), out.norms.push_back(double{norms[s * ranks]});
+    for (size_t r = 0; r < ranks; ++r)
+      for (size_t a = 0; a < mine; ++a) out.losses.back() += double{losses[(s * ranks + r) * all + a]};
+  }
+  return out;
+}
+
+// Checks that two trainings differ by rounding only, and that they differ: nothing is compared with itself.
+void near(const Group& a, const Result& x, const Group& b, const Result& y, double most = 2e-5) {
+  REQUIRE(x.complaint == "");
+  REQUIRE(y.complaint == "");
+  const Steps one = steps(a, x), two = steps(b, y);
+  for (size_t s = 0; s < one.losses.size(); ++s) {
+    CHECK(two.losses[s] == Approx(one.losses[s]).epsilon(1e-5));
+    CHECK(two.norms[s] == Approx(one.norms[s]).epsilon(1e-4));
+  }
+  const auto role = [](const std::string& name) { return name.substr(0, name.find(' ')); };
+  std::map<std::string, double> sizes;
+  for (const auto& [name, values] : x.tensors) sizes[role(name)] = std::max(sizes[role(name)], largest(values));
+  double all = 0;
+  for (const auto& [name, values] : x.tensors) {
+    if (name == "losses" || name == "norms" || name == "scales") continue;
+    const std::vector<float>& theirs = numbers(y, name);
+    REQUIRE(values.size() == theirs.size());
+    double apart = 0;
+    for (size_t k = 0; k < values.size(); ++k) apart = std::max(apart, std::abs(double{values[k]} - double{theirs[k]}));
+    INFO(name << " " << apart);
+    CHECK(apart <= most * std::max(largest(values), 1e-3 * sizes[role(name)]));
+    all = std::max(all, apart);
+  }
+  CHECK(all > 0);
+}
+void near_undivided(const Group& group) {
+  INFO(describe(group));
+  const Group whole = undivided(group);
+  near(whole, trained(whole), group, trained(group));
+}
+
+std::string refusal(const Group& group, const Draw& draw = {}) {
+  try {
+    plan(group, draw);
+  } catch (const eng::Error& e) {
+    CHECK(e.exit() == eng::Exit::usage);
+    return std::string(e.what()) + "; " + e.help();
+  }
+  return "";
+}
+
+const std::vector<Draw> draws = {
+    {"none"},
+    {"zero1", 65536, 1, false},
+    {"zero2", 65536, 1, true, 0, "every = 2"},
+    {"zero3", 65536, 2, true, 0, "policy = 'full'"},
+    {"two_level", 1, 1, true, 0, "blocks = 1"},
+    {"zero3", 65536, 1, true, 0, "",
+     "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\nactivations = 'host'\n"}};
+
+}  // namespace
+
+TEST_CASE("ranks that divide sequences train what one rank trains") {
+  for (const char* model : {"llama", "opt-still"}) {
+    Group group = divided(model, 2);
+    group.accumulate = 2, group.steps = 0;
+    INFO(describe(group));
+    CHECK(difference(trained(undivided(group)), trained(group)) == "");  // they begin with the same bits
+    group.steps = 5;
+    near_undivided(group);
+  }
+}
+
+TEST_CASE("sequences of other models and degrees", "[.slow]") {
+  // llama has 4 heads and 2 of keys and values, which 4 ranks repeat; gemma3 and mistral have one.
+  for (const char* model : {"llama", "qwen2", "qwen3", "llama-tied", "gemma3", "mistral", "odd"})
+    near_undivided(divided(model, 4));
+  for (const char* model : {"llama", "opt-still"}) near_undivided(divided(model, 2, 4));
+  Group group = divided("llama", 2);
+  group.z_loss = 0.01;
+  near_undivided(group);
+}
+
+TEST_CASE("selective scans and convolutions of divided sequences are those of whole ones", "[.slow]") {
+  for (const char* model : {"mamba", "mamba2", "hybrid"})
+    for (const uint32_t context : {2u, 4u}) {
+      // The attention of hybrid has 2 heads.
+      if (model == std::string("hybrid") && context == 4) continue;
+      Group group = divided(model, context);
+      near_undivided(group);
+      group.packed = true, group.length = 16, group.accumulate = 2;
+      near_undivided(group);
+      all_equal(group, {draws[0], draws[3]});
+    }
+}
+
+TEST_CASE("experts of divided sequences are balanced over whole ones", "[.slow]") {
+  for (const uint32_t context : {2u, 4u}) {
+    Group group = divided("moe", context);
+    group.accumulate = 2;
+    near_undivided(group);
+    group.packed = true;
+    near_undivided(group);
+    all_equal(group, {draws[0], draws[3]});
+  }
+}
+
+TEST_CASE("packed documents and weights of losses stay right where ranks cut them") {
+  for (const char* model : {"llama", "opt-still"}) {
+    Group group = divided(model, 2);
+    group.packed = true, group.length = 12, group.accumulate = 2;
+    near_undivided(group);
+    Group plain = group;
+    plain.packed = false;
+    CHECK(difference(trained(group), trained(plain)) != "");
+  }
+}
+
+TEST_CASE("divided sequences have the same bits with every strategy, recomputation, tier and schedule", "[.slow]") {
+  Group group = divided("llama", 2, 4);
+  group.accumulate = 2;
+  all_equal(group, draws);
+  group.optimizer = Group().optimizer, group.packed = true, group.reduce_per_step = true;
+  all_equal(group, {draws[0], draws[3]});
+  group = divided("llama", 4);
+  all_equal(group, {draws[0], draws[2], draws[3]});
+}
+
+TEST_CASE("drawn settings change no bit of divided sequences", "[.slow]") {
+  Random random(41);
+  const char *models[] = {"llama", "opt-still", "mamba", "hybrid", "moe", "gemma3"},
+             *formats[] = {"fp32", "bf16", "fp16"};
+  for (const char* model : models) {
+    Group group = divided(model, 2, 4);
+    group.accumulate = 1 + static_cast<int64_t>(random() % 2), group.reduce_per_step = random() % 2 == 0;
+    group.packed = random() % 2 == 0, group.precision = formats[random() % 3];
+    std::vector<Draw> drawn = {{}};
+    for (int k = 0; k < 4; ++k) {
+      drawn.push_back(draw(random, group));
+      drawn.back().observe = false;
+    }
+    all_equal(group, drawn);
+  }
+}
+
+TEST_CASE("16 bits and loss scales work on divided sequences", "[.slow]") {
+  for (const char* precision : {"bf16", "fp16", "bf16_sr"}) {
+    Group group = divided("llama", 2, 4);
+    group.precision = precision;
+    INFO(describe(group));
+    const Result result = all_equal(group, {draws[0], draws[3]});
+    const Group whole = undivided(group);
+    CHECK(steps(group, result).losses[0] == Approx(steps(whole, trained(whole)).losses[0]).epsilon(0.01));
+  }
+}
+
+TEST_CASE("ranks divide layers and sequences at once") {
+  Group group = divided("llama", 2, 4);
+  group.tensor = 2;
+  near_undivided(group);
+  all_equal(group, {draws[0], draws[3]});
+}
+
+TEST_CASE("low-rank paths, frozen layers and whole-matrix optimizers train on divided sequences", "[.slow]") {
+  Group group = divided("llama", 2);
+  group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ntargets = ['all-linear']\n";
+  near_undivided(group);
+  group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ndora = true\ntargets = ['*.q_proj']\n";
+  near_undivided(group);
+  group = divided("llama", 2);
+  group.freeze = "'model.layers.0.*'";
+  near_undivided(group);
+  group = divided("llama", 2);
+  group.optimizer = "plugin = 'muon'\nlearning_rate = 1e-2\n";
+  all_equal(group, {draws[0], draws[3]});
+}
+
+TEST_CASE("a rank keeps its part of the activations, and whole weights") {
+  const Group group = divided("llama", 2);
+  const Planned two = plan(group, {}), one = plan(undivided(group), {});
+  const eng::Plan& a = two.plans[1];
+  CHECK(a.parameters == one.plans[0].parameters);
+  CHECK(a.find("model.layers.0.mlp.down_proj.weight", "parameter")->ranges.size() == 1);
+  size_t exchanges = 0;
+  const eng::Segment& step = a.program("train").segments[0];
+  for (const eng::Action& action : step.actions)
+    exchanges += a.calls[action.call].op->id == std::string("eng.all_to_all/1") &&
+                 a.calls[action.call].attrs.i("group") == a.ranks.context_group();
+  // Queries, keys, values and the result, forward and backward, in each of 2 layers.
+  CHECK(exchanges == 16);
+}
+
+TEST_CASE("sequences that cannot be divided are refused with the reason") {
+  CHECK_THAT(refusal(divided("llama", 3)), Contains("parallel.context = 3 does not divide train.sequence_length = 8") &&
+                                               Contains("train.sequence_length = 9"));
+  Group group = divided("opt-still", 4);
+  CHECK_THAT(refusal(group), Contains("parallel.context = 4 does not divide 2 attention heads") &&
+                                 Contains("set parallel.context = 2"));
+  CHECK_THAT(refusal(divided("llama", 2, 3)), Contains("parallel.context = 2 does not divide 3 ranks"));
+  group = divided("llama", 2, 2);
+  group.tensor = 2;
+  CHECK_THAT(refusal(group), Contains("parallel.tensor = 2 x parallel.context = 2 does not divide 2 ranks"));
+  CHECK_THAT(refusal(divided("opt", 2)), Contains("eng.dropout/1 draws numbers by position"));
+  CHECK_THAT(refusal(divided("llama", 2), {.observe = true}), Contains("does not work with [[observers]]"));
+}
+
+}  // namespace context_test

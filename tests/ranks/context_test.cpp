@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that divide sequences ([parallel] context): against one rank, over resumes at other degrees, and in memory.
+#include <algorithm>
+#include <cmath>
+
+#include "../cli/harness.hpp"
+#include "../sanitized.hpp"
+
+namespace context_test {
+
+using namespace cli;
+
+namespace {
+
+const std::string rest =
+    "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
+    "[train]\nmicro_batch = 4\nsequence_length = 32\neval_every = 3\n"
+    "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
+const std::string llama =
+    "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
+    "num_attention_heads = 4\nnum_key_value_heads = 2\n";
+const std::string opt =
+    "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\n"
+    "num_attention_heads = 4\nmax_position_embeddings = 64\ndropout = 0.0\n";
+const std::string mamba =
+    "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\n"
+    "time_step_rank = 4\n";
+
+Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
+  args.insert(args.begin(), "run");
+  if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
+  Result result = engine(scratch, args, {300, 0});
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  return result;
+}
+
+// Trains on this many ranks; each step takes the same four sequences.
+void train(const Scratch& scratch, const std::string& name, const std::string& target, uint32_t ranks, uint32_t context,
+           int steps, Args more = {}) {
+  more.insert(more.begin(),
+              {target, "parallel.context=" + std::to_string(context), "train.steps=" + std::to_string(steps),
+               "train.micro_batch=" + std::to_string(4 * context / ranks), "zero.bucket=64KiB"});
+  if (target.ends_with(".toml")) more.insert(more.end(), {"--out", name});
+  ran(scratch, more, ranks);
+}
+
+void near(const fs::path& run, const fs::path& whole, const char* what) {
+  const std::vector<double> mine = column(run, what), theirs = column(whole, what);
+  REQUIRE(mine.size() == theirs.size());
+  for (size_t k = 0; k < mine.size(); ++k) {
+    INFO(what << " " << k);
+    CHECK(std::abs(mine[k] / theirs[k] - 1) < 1e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("AdamW on divided sequences goes the way of one rank", "[ranks][.slow]") {
+  for (const std::string& model : {llama, opt, mamba}) {
+    Scratch scratch;
+    scratch.config();
+    scratch.write("config.toml", model + rest);
+    INFO(model);
+    train(scratch, "whole", "config.toml", 1, 1, 6);
+    for (const uint32_t context : {2u, 4u}) {
+      const std::string name = "context-" + std::to_string(context);
+      train(scratch, name, "config.toml", context, context, 6);
+      for (const char* what : {"loss", "grad_norm"}) near(scratch / name, scratch / "whole", what);
+    }
+    // Another run has these bits, with the states in parts as well.
+    train(scratch, "again", "config.toml", 2, 2, 6, {"zero.plugin=zero3", "recompute.policy=full"});
+    CHECK(engine(scratch, {"ckpt", "diff", "again", "context-2"}).exit == 0);
+    CHECK(engine(scratch, {"ckpt", "diff", "again", "whole"}).exit != 0);
+  }
+}
+
+TEST_CASE("a checkpoint of divided sequences goes on with any degree", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("config.toml", llama + rest);
+  train(scratch, "whole", "config.toml", 1, 1, 6);
+  train(scratch, "two", "config.toml", 2, 2, 6);
+  train(scratch, "first", "config.toml", 2, 2, 3);
+  struct Case {
+    uint32_t ranks, context;
+    const char* zero;
+  };
+  for (const Case& c : {Case{1, 1, "none"}, {2, 2, "zero1"}, {4, 4, "zero2"}, {4, 2, "zero3"}, {2, 1, "none"}}) {
+    const std::string name = std::to_string(c.ranks) + "-" + std::to_string(c.context);
+    INFO(name);
+    fs::copy(scratch / "first", scratch / name, fs::copy_options::recursive);
+    train(scratch, name, name, c.ranks, c.context, 6, {std::string("zero.plugin=") + c.zero});
+    near(scratch / name, scratch / "whole", "loss");
+    CHECK(engine(scratch, {"ckpt", "verify", name}).exit == 0);
+    // Every bit is that of the run that never stopped, if the degree is the same.
+    CHECK((engine(scratch, {"ckpt", "diff", name, "two"}).exit == 0) == (c.context == 2 && c.ranks == 2));
+  }
+  // One process evaluates and generates.
+  CHECK(engine(scratch, {"eval", "two"}).exit == 0);
+  const Result text = engine(scratch, {"generate", "two", "a", "--tokens", "4"});
+  INFO(text.err);
+  CHECK(text.exit == 0);
+  REQUIRE(engine(scratch, {"ckpt", "export", "two", "--to", "hf"}).exit == 0);
+}
+
+#ifndef SANITIZED  // a sanitizer's own memory is in no plan
+TEST_CASE("a rank with a part of each sequence takes the planned memory", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("config.toml",
+                "[model]\nplugin = 'llama'\npreset = 'tiny'\n[data]\npaths = ['text.txt']\nvalidation = 0.1\n[train]\n"
+                "steps = 3\nmicro_batch = 2\nsequence_length = 1024\neval_batches = 2\n[checkpoint]\nevery = 1\n");
+  double arenas[2];
+  std::vector<double> off;
+  double limit = 0;
+  for (int run = 0; run < 4; ++run) {  // the last one with whole sequences
+    const std::string name = "run-" + std::to_string(run), context = run < 3 ? "2" : "1";
+    ran(scratch, {"config.toml", "--out", name, "zero.plugin=zero1", "parallel.context=" + context}, 2);
+    const std::string all = read(scratch / name / "metrics.jsonl");
+    const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
+    const std::string plan = read(scratch / name / "plan.txt");
+    const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
+    arenas[run / 3] = metrics.at("device_peak_bytes").get<double>();
+    CHECK(arenas[run / 3] == planned("    total     "));
+    limit = std::max(planned("  process peak") / 100, 1048576.0);
+    off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+  }
+  off.pop_back();
+  std::sort(off.begin(), off.end());
+  CAPTURE(off);
+  CHECK(std::abs(off[1]) < limit);
+  CHECK(arenas[0] < 0.7 * arenas[1]);
+}
+#endif
+
+TEST_CASE("ranks that divide no sequence are refused before they start", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("config.toml", llama + rest);
+  const Result uneven = engine(scratch, {"run", "config.toml", "--out", "no", "--ranks", "3", "parallel.context=2"});
+  CHECK(uneven.exit == 2);
+  CHECK(has(uneven.err, "parallel.context = 2 does not divide 3 ranks"));
+  const Result odd = engine(
+      scratch, {"run", "config.toml", "--out", "no", "--ranks", "2", "parallel.context=2", "train.sequence_length=33"});
+  CHECK(odd.exit == 2);
+  CHECK(has(odd.err, "parallel.context = 2 does not divide train.sequence_length = 33"));
+  CHECK_FALSE(fs::exists(scratch / "no" / "metrics.jsonl"));
+}
+
+}  // namespace context_test
