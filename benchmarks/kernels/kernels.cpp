@@ -12,6 +12,7 @@
 #include <ctime>
 
 #include "engine/ops_attention.h"
+#include "engine/ops_fp8.h"
 #include "engine/packed.h"
 #include "tests/kernels/fast_device.hpp"
 
@@ -147,6 +148,8 @@ int main(int argc, char** argv) {
         const std::vector<eng_attr> plain = {{"ta", 0, 0}, {"tb", 0, 0}}, turned = {{"ta", 1, 0}, {"tb", 0, 0}};
         bench.row((name + " forward").c_str(), flops, ENG_OP_LINEAR, {x, w, Tensor()}, {y});
         bench.row((name + " forward in bf16").c_str(), flops, ENG_OP_LINEAR, {x16, w16, Tensor()}, {y16});
+        bench.row((name + " forward of bf16 in fp8").c_str(), flops, ENG_OP_FP8_LINEAR, {x16, w16, Tensor()}, {y16},
+                  {{"gradients", ENG_FP8_E5M2, 0}, {"margin", 0, 0}});
         bench.row((name + " dX").c_str(), flops, ENG_OP_MATMUL, {y, w}, {x}, plain);
         bench.row((name + " dX in bf16").c_str(), flops, ENG_OP_MATMUL, {y16, w16}, {x16}, plain);
         bench.row((name + " dW").c_str(), flops, ENG_OP_MATMUL, {y, x}, {w}, turned);

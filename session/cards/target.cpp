@@ -33,6 +33,7 @@ void describe(const Card& card, uint32_t ranks, Target& target) {
   if (card.arch) info.arch = card.arch;
   info.device_overhead_bytes = card.reserve + (ranks > 1 ? card.communicator : 0);
   info.peak_f32 = card.peak_f32, info.peak_bf16 = card.peak_bf16, target.peak_f16 = card.peak_f16;
+  target.peak_fp8 = card.peak_fp8;
   info.memory_bandwidth = card.memory_bandwidth;
   info.to_device = info.to_host = card.pcie;
   target.link = card.link > 0 ? card.link : card.pcie;

@@ -21,6 +21,7 @@ struct Target {
   double host_bandwidth = 0;  // bytes per second of a host's memory: [host] memory_bandwidth; 0: none is given
   int64_t head_rows = 1;      // the weight of a head has a multiple of so many rows in memory
   double peak_f16 = 0;        // FLOP/s; the other peaks are in `info`
+  double peak_fp8 = 0;        // of products of 8 bits; 0: it states none
   double link = 0;            // bytes per second between the devices of a host; 0: unknown
 
   bool host_memory() const { return info.flags & ENG_DEVICE_HOST_MEMORY; }

@@ -44,7 +44,10 @@ void other_words(Job& job) {
         {"bf16-mixed", "bf16"}, {"torch.float16", "fp16"}};
     if (const auto found = formats.find(word); found != formats.end())
       return static_cast<void>(job.out.set("precision.plugin", found->second, entry));
-    refuse(job, entry, "there is no such number format here: fp32, bf16, bf16_sr, fp16 (docs/precision.md)");
+    refuse(job, entry,
+           word == "fp8" ? "products in fp8 are a transform here: set precision.plugin = \"bf16\" and add "
+                           "[[transforms]] with plugin = \"fp8\" to the result (docs/precision.md)"
+                         : "there is no such number format here: fp32, bf16, bf16_sr, fp16 (docs/precision.md)");
   };
   const auto flag = [&](const char* name) {
     const Entry* entry = job.flat.take(name);

@@ -6,6 +6,7 @@
 
 #include "core/registry/registry.hpp"
 #include "session/cards/target.hpp"
+#include "session/model/fp8.hpp"
 
 namespace eng {
 
@@ -57,6 +58,7 @@ std::vector<std::string> transform_lines(const Model& model) {
     if (t.flags > t.frozen) line += fmt::format(", changes how {} are trained or exported", t.flags - t.frozen);
     line += coverage(t, model);
   }
+  if (const std::string line = fp8_line(model); !line.empty()) out.push_back(line);
   return out;
 }
 

@@ -9,12 +9,14 @@
 #include "core/plan/planner.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops_attention.h"
+#include "session/model/fp8.hpp"
 #include "session/planning/traffic.hpp"
 
 namespace eng {
 namespace {
 
 double flops_of(const Call& call, const Machine& m) {
+  if (in_fp8(*call.op)) return m.fp8 > 0 ? m.fp8 : m.bf16 > 0 ? m.bf16 : m.flops;
   for (const eng_desc& desc : call.in)
     if (desc.dtype == ENG_F32 || desc.dtype == ENG_BF16 || desc.dtype == ENG_F16) {
       const double rate = desc.dtype == ENG_BF16 ? m.bf16 : desc.dtype == ENG_F16 ? m.f16 : 0;
@@ -123,7 +125,9 @@ BoundBy StepTimes::bound() const {
 }
 
 double seconds_at_peak(const Model& model, const Target& target) {
+  constexpr int32_t fp8 = -1;
   const auto peak = [&](int32_t dtype) {
+    if (dtype == fp8) return target.peak_fp8;
     if (dtype == ENG_F16) return target.peak_f16 > 0 ? target.peak_f16 : target.info.peak_bf16;
     return dtype == ENG_BF16 ? target.info.peak_bf16 : target.info.peak_f32;
   };
@@ -139,12 +143,15 @@ double seconds_at_peak(const Model& model, const Target& target) {
     for (size_t n = 0; n < t.forward; ++n)
       for (Id i : t.graph.nodes[n].in)
         if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
-          multiplied[{block.params[t.graph.value(i).index], b < model.reference_blocks}] = t.graph.value(i).desc.dtype;
+          multiplied[{block.params[t.graph.value(i).index], b < model.reference_blocks}] =
+              in_fp8(*t.graph.nodes[n].op) && target.peak_fp8 > 0 ? fp8 : t.graph.value(i).desc.dtype;
   }
   std::map<int32_t, double> flops;  // by number format
   for (const auto& [read, dtype] : multiplied)
     flops[dtype] += (read.second ? 2.0 : 6.0) * count(model.params[read.first].whole());
-  const auto most = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = [](const auto& a, const auto& b) {  // attention is none of the products in fp8
+    return std::pair(a.first != fp8, a.second) < std::pair(b.first != fp8, b.second);
+  };
   if (!flops.empty())
     std::max_element(flops.begin(), flops.end(), most)->second +=
         (model.reference_blocks ? 8.0 : 6.0) * (static_cast<double>(model.info.layers) - unseen_layers(model)) *
@@ -162,7 +169,9 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
   const eng_device_info& info = target.info;
   Machine m;
   m.flops = number("describe.flops", reached.flops * info.peak_f32);
-  if (!comm.has("describe.flops")) m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16;
+  if (!comm.has("describe.flops"))
+    m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16,
+    m.fp8 = reached.flops * target.peak_fp8;
   m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);
   m.host_link = reached.links * std::min(info.to_device, info.to_host);
   m.host_memory = target.host_memory()        ? m.memory_bandwidth

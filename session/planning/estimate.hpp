@@ -7,16 +7,18 @@
 
 namespace eng {
 
-// Seconds of one device per training token if every product ran at the device's peak in the format of its weights; 0:
-// a peak is unknown. By the usual definition a parameter that multiplies (all but lookup tables) takes 6 FLOPs, and
-// causal attention takes 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality), less where
-// it has a window. Times tokens per second and device, it is the model FLOPs utilisation (MFU).
+// Seconds of one device per training token if every product ran at the device's peak in the format of its weights, or
+// in fp8 where it multiplies values of 8 bits and the device states that peak; 0: a peak is unknown. By the usual
+// definition a parameter that multiplies (all but lookup tables) takes 6 FLOPs, and causal attention takes 6 * layers *
+// T * width (Chowdhery et al. 2022, appendix B, halved for causality), less where it has a window. Times tokens per
+// second and device, it is the model FLOPs utilisation (MFU).
 double seconds_at_peak(const Model& model, const Target& target);
 
 // Rates that a rank reaches; 0: unknown. What has no rate takes no time.
 struct Machine {
   double flops = 0;             // FLOPs per second, in f32
   double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
+  double fp8 = 0;               // for products of 8 bits; 0: as in bf16
   double memory_bandwidth = 0;  // bytes per second
   double host_link = 0;         // bytes per second between a device with separate memory and its host
   double host_memory = 0;       // bytes per second of a host's memory, which its ranks share

@@ -9,6 +9,7 @@
 #include "engine/packed.h"
 #include "session/config/config.hpp"
 #include "session/json.hpp"
+#include "session/model/fp8.hpp"
 
 namespace eng {
 
@@ -22,6 +23,10 @@ bool has_storage(const Plan& plan) {
   for (uint32_t a = 0; a < plan.arenas.size(); ++a)
     if (plan.stores(a)) return true;
   return false;
+}
+
+bool has_fp8(const Plan& plan) {
+  return std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return in_fp8(*call.op); });
 }
 
 bool several(const Plan& plan) {
@@ -44,6 +49,7 @@ std::string rates_text(const Plan& plan, const Machine& m) {
   if (m.flops > 0) text += fmt::format("; {:.3g} FLOP/s", m.flops);
   if (m.bf16 > 0) text += fmt::format(", {:.3g} in bf16", m.bf16);
   if (m.f16 > 0) text += fmt::format(", {:.3g} in f16", m.f16);
+  if (has_fp8(plan)) text += m.fp8 > 0 ? fmt::format(", {:.3g} in fp8", m.fp8) : ", products in fp8 as those in bf16";
   if (m.memory_bandwidth > 0) text += fmt::format(", memory {}", rate(m.memory_bandwidth));
   if (plan.has_tiers() && m.host_link > 0)
     text += fmt::format(", host's memory {}, its link {}", rate(m.host_memory), rate(m.host_link));

@@ -49,6 +49,16 @@ TEST_CASE("the low-rank transform passes on a small model", "[plugin_test]") {
   CHECK(passed == 4);
 }
 
+TEST_CASE("the transform to products of 8 bits passes on a small model", "[plugin_test]") {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "transform/fp8.eng.so");
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
+  size_t passed = 0;
+  for (const Json& v : tried.verdicts) passed += v.at("of") == "eng.transform/1 fp8" && v.at("verdict") == "pass";
+  CHECK(passed == 4);
+}
+
 TEST_CASE("those that need options pass with them", "[plugin_test]") {
   const Scratch place;
   fs::create_directory(place / "disk");

@@ -13,6 +13,7 @@ namespace cpu {
   extern const uint32_t name##_kernel_count;
 
 CPU_KERNEL_FAMILY(gemm)           // linear, matmul, sum_rows
+CPU_KERNEL_FAMILY(fp8)            // those of the plugin eng.fp8
 CPU_KERNEL_FAMILY(attention)      // attention, attention_window and their gradients
 CPU_KERNEL_FAMILY(cross_entropy)  // cross_entropy, cross_entropy_grad
 CPU_KERNEL_FAMILY(norm)

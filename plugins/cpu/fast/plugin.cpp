@@ -61,6 +61,7 @@ eng_status start(const eng_host* host, eng_error*) {
     collected.clear();
     add(cpu::cross_entropy_kernels, cpu::cross_entropy_kernel_count);
     add(cpu::gemm_kernels, cpu::gemm_kernel_count);
+    add(cpu::fp8_kernels, cpu::fp8_kernel_count);
     add(cpu::attention_kernels, cpu::attention_kernel_count);
     add(cpu::norm_kernels, cpu::norm_kernel_count);
     add(cpu::layer_norm_kernels, cpu::layer_norm_kernel_count);

@@ -29,6 +29,7 @@ using common::rows;
 using List = std::vector<const eng_kernel*>;
 void add_matrix(List&);
 void add_embedding(List&);
+void add_fp8(List&);
 void add_norm(List&);
 void add_rope(List&);
 void add_attention(List&);

@@ -150,6 +150,8 @@ TEST_CASE("convert: flags of accelerate launch count") {
   CHECK(built_config(both.text).section("train").integer("accumulate") == 2);
   CHECK_THAT(notes_of(both), Contains("`--gradient_accumulation_steps` = 4 is not used"));
   CHECK_THAT(refusal("", "accelerate launch --mixed_precision fp8 train.py --max_steps 9"),
+             Contains("add [[transforms]] with plugin = \"fp8\""));
+  CHECK_THAT(refusal("", "accelerate launch --mixed_precision int4 train.py --max_steps 9"),
              Contains("there is no such number format here"));
   CHECK_THAT(refusal("", "accelerate launch --use_megatron_lm train.py --max_steps 9"),
              Contains("layers are not divided among ranks here"));

@@ -250,6 +250,38 @@ TEST_CASE("the peak time of a token is that of 6 FLOPs per parameter that multip
   CHECK(eng::seconds_at_peak(windowed, f32.target) == Approx((6 * multiplied + attention * 58 / 136) / 19.5e12));
 }
 
+TEST_CASE("maps of 8 bits count at the peak of fp8, and attention does not") {
+  const Words fp8 = {"precision.plugin=bf16", "transforms=[{plugin=\"fp8\"}]"};
+  const eng::Config config = config_of("tiny", "none", fp8);
+  const eng::Setup here = eng::make_plan_only(config, plugins());
+  const eng::Target h100 = planned_for("h100-80g", 1, {"precision.plugin=bf16"}).target;
+  double maps = 0, others = 0;
+  for (const eng::Parameter& p : here.model.params) {
+    if (p.name == "model.embed_tokens.weight") continue;
+    const bool map = p.name.find("_proj.weight") != std::string::npos;
+    (map ? maps : others) += static_cast<double>(eng::count(p.desc));
+  }
+  const double attention = 6.0 * 5 * 128 * 16;
+  CHECK(eng::seconds_at_peak(here.model, h100) == Approx(6 * maps / 1979e12 + (6 * others + attention) / 989e12));
+  eng::Target older = h100;  // it states no peak
+  older.peak_fp8 = 0;
+  CHECK(eng::seconds_at_peak(here.model, older) == Approx((6 * (maps + others) + attention) / 989e12));
+  CHECK(eng::machine_of(config.section("comm"), h100).fp8 == Approx(eng::reached.flops * 1979e12));
+
+  // Forward and backward: three products for each map and token.
+  eng::Machine machine;
+  machine.flops = 1e9, machine.bf16 = 2e9;
+  const double plain = eng::step_times(here.plan, machine).step;
+  machine.fp8 = 4e9;
+  const double tokens = static_cast<double>(here.model.micro_batch * here.model.sequence_length);
+  CHECK(plain - eng::step_times(here.plan, machine).step == Approx(6 * maps * tokens / 4e9));
+  eng::ReportContext context = eng::report_context(here, config);
+  context.machine = machine;
+  CHECK_THAT(eng::plan_text(here.plan, context), Contains(", 4e+09 in fp8"));
+  context.machine.fp8 = 0;
+  CHECK_THAT(eng::plan_text(here.plan, context), Contains(", products in fp8 as those in bf16"));
+}
+
 TEST_CASE("a report says what fits where, and what bounds a step") {
   const Words more = {"host.memory=64GiB", "device.describe=rtx4090"};
   const eng::Config config = config_of("tiny", "zero2", more);

@@ -14,7 +14,8 @@ using Words = std::vector<std::string>;
 inline eng::Registry& plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/zero"})
+    for (const char* file :
+         {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "transform/fp8", "zero/zero"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dropout.hpp"
+#include "fp8.hpp"
 #include "gated.hpp"
 #include "layer_norm.hpp"
 #include "norm.hpp"
@@ -36,6 +37,8 @@ constexpr typed_loops<T> loops_of = {
     .attend = attend<T>,
     .gemv = gemv<T>,
     .sum_squares = sum_squares<T>,
+    .largest_finite = largest_finite<T>,
+    .to_fp8 = to_fp8<T>,
     .adamw = adamw<T>,
     .sgd = sgd<T>,
 };

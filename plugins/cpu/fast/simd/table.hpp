@@ -95,6 +95,13 @@ struct gemv_call {
   int64_t m, n, k;
 };
 
+// Rounding to a format of 8 bits: those of eng_fp8_round (engine/ops_fp8.h).
+struct fp8_format {
+  uint32_t fraction, least;  // bits; biased exponent of the smallest normal number
+  float most;
+  bool infinite;  // it has infinities
+};
+
 struct adamw_numbers {
   float clip, lr, c1, c2, rest1, beta2, rest2, eps, wd;  // rest: 1 - beta
 };
@@ -138,6 +145,9 @@ struct typed_loops {
   void (*attend)(const attend_call<T>&);
   void (*gemv)(const gemv_call<T>&, int64_t begin, int64_t end);
   void (*sum_squares)(const T* x, float* out, int64_t begin, int64_t end);
+  // Ranges are elements. The bits of the largest finite |x|; y = x times `up`, rounded to the format, times `down`.
+  uint32_t (*largest_finite)(const T* x, int64_t begin, int64_t end);
+  void (*to_fp8)(const fp8_format&, float up, float down, const T* x, cpu::bf16* y, int64_t begin, int64_t end);
   // Ranges are elements. weight: the new p as T; where T is float there is none.
   void (*adamw)(const adamw_numbers&, const update_memory<float, float>&, T* weight, int64_t begin, int64_t end);
   void (*sgd)(const sgd_numbers&, const update_memory<float, float>&, T* weight, int64_t begin, int64_t end);
