@@ -42,11 +42,11 @@
  *                 names = "KIND": beside `choices`, the value may be the name of anything of that kind, whose options
  *                 are then keys of the same section. The source `text` names a format so (engine/documents.h).
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size by which people know it
- *   [provides.fit]   order = 20: `engine plan --fit` may choose it (number formats, strategies, tiers, optimizers). What
- *                 gives up least has the lowest order and is tried first. A strategy with order = 0 saves no memory.
- *                 effect = "gradients in 8 bits": which numbers differ from those of a run without it. Without the key,
- *                 no number does, or those of a number format. An optimizer must have it.
+ *   [provides.fit]   order = 20: `engine plan --fit` may choose it (number formats, strategies, tiers, optimizers). Low
+ *                 orders give up least, and come first. A strategy with order = 0 saves no memory. effect = "gradients
+ *                 in 8 bits": which numbers differ without it; absent: none, or a number format's. Optimizers need it.
  *                 same_as = ["zero1", ...] (strategies): it is not tried in place of these, whose plans are equal
+ *                 group = "KEY", lossy = ["KEY=VALUE", ...] (strategies): docs/writing-a-plugin.md
  *                 discrete = true (tiers): only beside a device with memory of its own. A tier with a required option is
  *                 tried where the configuration gives that.
  *                 instead_of = ["adamw", ...] (optimizers): it may take the place of these where nothing fits

@@ -48,20 +48,20 @@ ENG_DESCRIPTION(
   "license = 'Apache-2.0'\n"
   "summary = 'strategies of many ranks: the states of which each rank keeps a part'\n"
   ZERO_STRATEGY("none", "replicated data parallel: every rank has all weights, masters and optimizer state",
-    "fit = { order = 0 }\n")
+    "fit = { order = 0, lossy = ['sum=bf16', 'sum=int8'] }\n")
   ZERO_STRATEGY("zero1",
     "each rank keeps a part of the masters, optimizer state and summed gradients; the same program as zero2", "")
   ZERO_STRATEGY("zero2",
     "each rank keeps a part of the masters, optimizer state and summed gradients; zero1 is the same program",
-    "fit = { order = 20, same_as = ['zero1'] }\n")
+    "fit = { order = 20, same_as = ['zero1'], lossy = ['sum=bf16', 'sum=int8'] }\n")
   ZERO_STRATEGY("zero3", "each rank keeps a part of everything, weights too; weights are gathered for each use",
-    "fit = { order = 30 }\n") ZERO_GATHER
+    "fit = { order = 30, lossy = ['sum=bf16', 'sum=int8', 'gather=int8'] }\n") ZERO_GATHER
   ZERO_STRATEGY("hpz",
     "as zero3, but each group of ranks keeps all weights, so that they are gathered within a group (hpZ of ZeRO++)",
-    "") ZERO_GATHER ZERO_GROUP
+    "fit = { order = 24, group = 'group', lossy = ['sum=bf16', 'sum=int8', 'gather=int8'] }\n") ZERO_GATHER ZERO_GROUP
   ZERO_STRATEGY("mics",
     "as zero3 within each group of ranks, which keeps everything; only sums of gradients cross groups (MiCS)",
-    "") ZERO_GATHER ZERO_GROUP)
+    "fit = { order = 26, group = 'group', lossy = ['sum=bf16', 'sum=int8', 'gather=int8'] }\n") ZERO_GATHER ZERO_GROUP)
 // clang-format on
 
 namespace {

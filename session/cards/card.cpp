@@ -32,6 +32,10 @@ peak_fp8 = { type = "float", above = 0 }
 memory_bandwidth = { type = "bytes", min = 1 }
 pcie = { type = "bytes", min = 1 }
 link = { type = "bytes", min = 1 }
+link_latency = { type = "duration", min = 0 }
+node = { type = "int", min = 1, max = 65536 }
+network = { type = "bytes", min = 1 }
+network_latency = { type = "duration", min = 0 }
 assumed = { type = "strings", default = [] }
 )toml";
 
@@ -114,6 +118,8 @@ Card read_card(const std::string& text, const std::string& where) {
     card.peak_fp8 = number_in(said, "peak_fp8");
     card.memory_bandwidth = number_in(said, "memory_bandwidth");
     card.pcie = number_in(said, "pcie"), card.link = number_in(said, "link");
+    card.node = static_cast<uint32_t>(bytes_in(said, "node")), card.network = number_in(said, "network");
+    card.link_latency = number_in(said, "link_latency"), card.network_latency = number_in(said, "network_latency");
     if (const auto found = said.find("assumed"); found != said.end())
       card.assumed = std::get<std::vector<std::string>>(found->second);
     for (const std::string& name : card.assumed)

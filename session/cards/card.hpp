@@ -21,9 +21,12 @@ struct Card {
   uint64_t workspace = 0;     // the most scratch of a kernel
   double peak_f32 = 0, peak_tf32 = 0, peak_bf16 = 0, peak_f16 = 0, peak_fp8 = 0;
   double memory_bandwidth = 0;
-  double pcie = 0;                   // to and from the host
-  double link = 0;                   // to the other cards of its host; where it has none, they use `pcie`
-  std::vector<std::string> assumed;  // keys whose figures have no source
+  double pcie = 0;                               // to and from the host
+  double link = 0;                               // to the other cards of its host; where it has none, they use `pcie`
+  uint32_t node = 0;                             // cards of a host
+  double network = 0;                            // of each card, to other hosts
+  double link_latency = 0, network_latency = 0;  // seconds of a message in addition to its bytes
+  std::vector<std::string> assumed;              // keys whose figures have no source
   bool assumes(const std::string& name) const {
     return std::find(assumed.begin(), assumed.end(), name) != assumed.end();
   }

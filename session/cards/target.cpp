@@ -37,6 +37,8 @@ void describe(const Card& card, uint32_t ranks, Target& target) {
   info.memory_bandwidth = card.memory_bandwidth;
   info.to_device = info.to_host = card.pcie;
   target.link = card.link > 0 ? card.link : card.pcie;
+  target.network = card.network;
+  target.link_latency = card.link_latency, target.network_latency = card.network_latency;
   std::memset(info.name, 0, sizeof info.name);
   std::memcpy(info.name, card.name.data(), std::min(card.name.size(), sizeof info.name - 1));
 }
@@ -167,7 +169,7 @@ DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicato
 uint32_t ranks_per_host(const Section& comm, const std::optional<Card>& card) {
   const char* per_node = "describe.ranks_per_node";
   if (comm.has(per_node)) return static_cast<uint32_t>(comm.integer(per_node));
-  return card && !card->plugin.empty() ? 8 : 1;
+  return !card || card->plugin.empty() ? 1 : card->node ? card->node : 8;
 }
 
 }  // namespace eng

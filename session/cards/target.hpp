@@ -23,6 +23,8 @@ struct Target {
   double peak_f16 = 0;        // FLOP/s; the other peaks are in `info`
   double peak_fp8 = 0;        // of products of 8 bits; 0: it states none
   double link = 0;            // bytes per second between the devices of a host; 0: unknown
+  double network = 0;         // bytes per second of each device to those of other hosts; 0: unknown
+  double link_latency = 0, network_latency = 0;  // seconds of a message in addition to its bytes
 
   bool host_memory() const { return info.flags & ENG_DEVICE_HOST_MEMORY; }
 };
@@ -51,7 +53,7 @@ Target make_target(const Config& config, const Registry& registry, std::optional
 // installed.
 DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator);
 
-// Ranks that share a host: [comm] describe.ranks_per_node; if absent, 1, or 8 cards that are described.
+// Ranks that share a host: [comm] describe.ranks_per_node; if absent, 1, or as many as a described card says, or 8.
 uint32_t ranks_per_host(const Section& comm, const std::optional<Card>& card);
 
 }  // namespace eng

@@ -9,6 +9,7 @@
 #include "core/plan/planner.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops_attention.h"
+#include "engine/ops_step.h"
 #include "session/model/fp8.hpp"
 #include "session/planning/traffic.hpp"
 
@@ -17,12 +18,13 @@ namespace {
 
 double flops_of(const Call& call, const Machine& m) {
   if (in_fp8(*call.op)) return m.fp8 > 0 ? m.fp8 : m.bf16 > 0 ? m.bf16 : m.flops;
+  const double part = std::string_view(call.op->id).starts_with("eng.attention") ? m.attention : 1;
   for (const eng_desc& desc : call.in)
     if (desc.dtype == ENG_F32 || desc.dtype == ENG_BF16 || desc.dtype == ENG_F16) {
       const double rate = desc.dtype == ENG_BF16 ? m.bf16 : desc.dtype == ENG_F16 ? m.f16 : 0;
-      return rate > 0 ? rate : m.flops;
+      return part * (rate > 0 ? rate : m.flops);
     }
-  return m.flops;
+  return part * m.flops;
 }
 
 // The work that is simulated.
@@ -46,9 +48,9 @@ Cost larger(const Cost& a, const Cost& b) {
   return b.seconds > a.seconds ? b : a;
 }
 
-Cost cost_of(const Plan& plan, const Action& action, const Machine& m) {
+Cost cost_of(const Plan& plan, const Topology& topology, const Action& action, const Machine& m) {
   const Call& call = plan.calls[action.call];
-  if (call.op->collective) return {collective_seconds(plan, call, m), BoundBy::communication};
+  if (call.op->collective) return {collective_seconds(topology, call, m), BoundBy::communication};
   if (call.storage) {
     const bool write = plan.in_storage(action.out[0]);
     return {static_cast<double>(bytes(action.in[0].desc)) * std::min(plan.ranks.world.size, m.ranks_per_node) /
@@ -73,19 +75,28 @@ Cost cost_of(const Plan& plan, const Action& action, const Machine& m) {
   return cost;
 }
 
+std::vector<Cost> costs_of(const Plan& plan, const Topology& topology, const Segment& segment, const Machine& m) {
+  std::vector<Cost> out;
+  out.reserve(segment.actions.size());
+  for (const Action& action : segment.actions) out.push_back(cost_of(plan, topology, action, m));
+  return out;
+}
+
 // All queues join at the end of a segment, so each repetition takes equally long.
-double play(const Segment& segment, const std::vector<Cost>& costs, const Counted& counted) {
+Simulated play(const Segment& segment, const std::vector<Cost>& costs, const Counted& counted) {
   std::array<double, queue_count> free{};
-  std::vector<double> done;
-  done.reserve(segment.actions.size());
+  Simulated out;
+  out.actions.reserve(segment.actions.size());
   for (size_t a = 0; a < segment.actions.size(); ++a) {
     const Action& action = segment.actions[a];
     double& queue = free[static_cast<size_t>(action.queue)];
     double start = queue;
-    for (uint32_t w : action.waits) start = std::max(start, done[w]);
-    done.push_back(queue = start + (counted.has(costs[a].by) ? costs[a].seconds : 0));
+    for (uint32_t w : action.waits) start = std::max(start, out.actions[w].start + out.actions[w].seconds);
+    out.actions.push_back({start, counted.has(costs[a].by) ? costs[a].seconds : 0, costs[a].by});
+    queue = start + out.actions.back().seconds;
   }
-  return *std::max_element(free.begin(), free.end());
+  out.seconds = *std::max_element(free.begin(), free.end());
+  return out;
 }
 
 // The layers by which windows of attention make the work of attention less: the sum over the blocks of the share of
@@ -169,9 +180,11 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
   const eng_device_info& info = target.info;
   Machine m;
   m.flops = number("describe.flops", reached.flops * info.peak_f32);
-  if (!comm.has("describe.flops"))
-    m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16,
+  if (!comm.has("describe.flops")) {
+    m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16;
     m.fp8 = reached.flops * target.peak_fp8;
+    m.attention = reached.attention / reached.flops;
+  }
   m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);
   m.host_link = reached.links * std::min(info.to_device, info.to_host);
   m.host_memory = target.host_memory()        ? m.memory_bandwidth
@@ -181,9 +194,11 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
   m.storage_write = storage.write > 0 ? storage.write : assumed_storage_write;
   if (target.card && !target.card->plugin.empty()) m.launch = reached.launch;
   m.ranks_per_node = ranks_per_host(comm, target.card);
-  m.bandwidth = number("describe.bandwidth", 0), m.latency = number("describe.latency", 0);
+  m.bandwidth = number("describe.bandwidth", reached.links * target.network);
+  m.latency = number("describe.latency", target.network_latency);
   m.node_bandwidth = number("describe.node_bandwidth", target.link > 0 ? reached.links * target.link : m.bandwidth);
-  m.node_latency = number("describe.node_latency", m.latency);
+  m.node_latency = number("describe.node_latency", target.link > 0 ? target.link_latency : m.latency);
+  m.gathers_once = target.card && !target.card->plugin.empty();  // as NCCL's rings do
   return m;
 }
 
@@ -201,41 +216,59 @@ Machine nominal_machine(Machine known) {
   return known;
 }
 
-double collective_seconds(const Plan& plan, const Call& call, const Machine& machine) {
-  const uint32_t own = plan.ranks.world.rank, per = machine.ranks_per_node;
-  const auto& members = plan.ranks.group(static_cast<Id>(call.attrs.i("group", 1)));
-  const auto near = static_cast<double>(
-      std::count_if(members.begin(), members.end(), [&](uint32_t r) { return r != own && r / per == own / per; }));
-  const double others = static_cast<double>(members.size() - 1), far = others - near;
+Topology::Topology(const Ranks& ranks, uint32_t per) {
+  const uint32_t own = ranks.world.rank;
+  for (const std::vector<uint32_t>& members : ranks.groups) {
+    const auto near = static_cast<uint32_t>(
+        std::count_if(members.begin(), members.end(), [&](uint32_t r) { return r != own && r / per == own / per; }));
+    groups.push_back({near, static_cast<uint32_t>(members.size()) - near - 1});
+  }
+}
+
+double collective_seconds(const Topology& topology, const Call& call, const Machine& machine) {
+  const Topology::Members& members = topology.groups[static_cast<size_t>(call.attrs.i("group", 1)) - 1];
+  const double near = members.near, far = members.far, others = near + far;
   if (others < 1) return 0;
   const double message = static_cast<double>(sent_bytes(call)) / others;
+  const bool exchange = call.op->id == std::string(ENG_OP_ALL_TO_ALL);  // each rank's bytes are for it alone
+  const double links = machine.gathers_once && !exchange ? near + 1 : 1;
   const auto link = [&](double messages, double bandwidth, double latency) {
     return std::ceil(std::log2(messages + 1)) * latency + (bandwidth > 0 ? messages * message / bandwidth : 0);
   };
-  return std::max(link(far, machine.bandwidth, machine.latency),
+  return std::max(link(far, machine.bandwidth * links, machine.latency),
                   link(near, machine.node_bandwidth, machine.node_latency));
+}
+
+Simulated simulate(const Plan& plan, const Segment& segment, const Machine& machine) {
+  const Topology topology(plan.ranks, machine.ranks_per_node);
+  return play(segment, costs_of(plan, topology, segment, machine), {});
 }
 
 StepTimes step_times(const Plan& plan, const Machine& machine) {
   StepTimes out;
+  const Topology topology(plan.ranks, machine.ranks_per_node);
   double calm = 0, without_copies = 0, without_host = 0, without_storage = 0;
   for (const Segment& segment : plan.program("train").segments) {
     const double times = segment.repeat;
-    std::vector<Cost> costs;
-    costs.reserve(segment.actions.size());
-    for (const Action& action : segment.actions) {
-      const Cost& cost = costs.emplace_back(cost_of(plan, action, machine));
+    const std::vector<Cost> costs = costs_of(plan, topology, segment, machine);
+    for (size_t a = 0; a < costs.size(); ++a) {
+      const Cost& cost = costs[a];
       if (cost.by == BoundBy::communication) out.communication += times * cost.seconds;
-      if (action.queue != Queue::compute) continue;
+      if (segment.actions[a].queue != Queue::compute) continue;
       if (cost.by == BoundBy::compute) out.flops += times * cost.seconds;
       if (cost.by == BoundBy::memory) out.memory += times * cost.seconds;
       if (cost.by == BoundBy::launches) out.launches += times * cost.seconds;
     }
-    out.step += times * play(segment, costs, {});
-    calm += times * play(segment, costs, {false, true});
-    without_copies += times * play(segment, costs, {true, false});
-    without_host += times * play(segment, costs, {true, true, false});
-    without_storage += times * play(segment, costs, {true, true, true, false});
+    const double whole = play(segment, costs, {}).seconds;
+    const auto without = [&](BoundBy what, const Counted& counted) {
+      const bool any = std::any_of(costs.begin(), costs.end(), [&](const Cost& c) { return c.by == what; });
+      return times * (any ? play(segment, costs, counted).seconds : whole);
+    };
+    out.step += times * whole;
+    calm += without(BoundBy::communication, {false, true});
+    without_copies += without(BoundBy::host_link, {true, false});
+    without_host += without(BoundBy::host, {true, true, false});
+    without_storage += without(BoundBy::storage, {true, true, true, false});
   }
   out.exposed = out.step - calm, out.copies = out.step - without_copies;
   out.host = out.step - without_host, out.storage = out.step - without_storage;
@@ -251,8 +284,9 @@ double best_device_share(const PlanRequest& request, const Machine& machine) {
     one.offload.device_share = static_cast<double>(all), one.offload.update_late = false;
     one.offload.early_from = UINT32_MAX;
     const Plan plan = emit_plan(one);
+    const Topology topology(plan.ranks, moving.ranks_per_node);
     for (const Action& action : plan.program("train").segments.back().actions)
-      busy[all][static_cast<size_t>(action.queue)] += cost_of(plan, action, moving).seconds;
+      busy[all][static_cast<size_t>(action.queue)] += cost_of(plan, topology, action, moving).seconds;
   }
   double best = 0, least = HUGE_VAL;
   for (int k = 0; k <= 100; ++k) {

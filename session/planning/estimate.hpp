@@ -19,6 +19,7 @@ struct Machine {
   double flops = 0;             // FLOPs per second, in f32
   double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
   double fp8 = 0;               // for products of 8 bits; 0: as in bf16
+  double attention = 1;         // attention reaches this part of these rates
   double memory_bandwidth = 0;  // bytes per second
   double host_link = 0;         // bytes per second between a device with separate memory and its host
   double host_memory = 0;       // bytes per second of a host's memory, which its ranks share
@@ -28,14 +29,19 @@ struct Machine {
   uint32_t ranks_per_node = 1;
   double bandwidth = 0, latency = 0;            // bytes per second and seconds, to other nodes
   double node_bandwidth = 0, node_latency = 0;  // within a node
+  // True if a gather's bytes cross the network once for a node, in equal parts over the links of all its ranks. Else
+  // each rank brings in all of them itself.
+  bool gathers_once = false;
 };
 
 // The fractions of a device's stated peaks that are reached.
 struct Reached {
   double flops, memory, links;
-  double launch;  // seconds between two kernels
+  double launch;     // seconds between two kernels
+  double attention;  // as `flops`, for attention: between 0.36 and 0.47 measured on an H200, 0.55 to 0.7 published for
+                     // an A100 (Dao 2023, arXiv 2307.08691)
 };
-constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6};
+constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6, 0.5};
 // Bytes per second of a host's memory where [host] memory_bandwidth is absent: eight channels of DDR4-2133 have 137
 // GB/s.
 constexpr double assumed_host_memory = 1e11;
@@ -47,9 +53,17 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
 // Only to put settings into an order where a device states no rates: those of no device in particular.
 Machine nominal_machine(Machine known);
 
+// The members of this rank's groups in its node, and in others, without itself: by the group's number.
+struct Topology {
+  struct Members {
+    uint32_t near = 0, far = 0;
+  };
+  Topology(const Ranks& ranks, uint32_t ranks_per_node);
+  std::vector<Members> groups;  // index: id - 1
+};
 // The time of its bytes at the bandwidth, plus a latency for every doubling of the members, as in a tree. Traffic
 // within a node and between nodes happens at the same time.
-double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
+double collective_seconds(const Topology& topology, const Call& collective, const Machine& machine);
 
 enum class BoundBy : uint8_t { compute, memory, communication, host_link, host, storage, launches };
 const char* to_string(BoundBy bound);
@@ -66,6 +80,18 @@ struct StepTimes {
   double flops = 0, memory = 0, launches = 0;
   BoundBy bound() const;  // the largest of these
 };
+// One action of a segment in the simulation.
+struct Timed {
+  double start = 0, seconds = 0;  // after the segment's start
+  BoundBy by = BoundBy::launches;
+};
+// The simulation of a segment, which all estimates of times use: in the order of its actions.
+struct Simulated {
+  std::vector<Timed> actions;
+  double seconds = 0;  // until all queues have ended
+};
+Simulated simulate(const Plan& plan, const Segment& segment, const Machine& machine);
+
 // Simulates the queues and waits of program "train".
 StepTimes step_times(const Plan& plan, const Machine& machine);
 // The part of what is on tiers that the device updates best, in hundredths, where host and device update it at the same

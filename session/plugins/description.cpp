@@ -286,7 +286,8 @@ Preset read_fit(const toml::node* node, const std::string& kind, const std::stri
   instead.required = optimizer;
   Schema keys = {order, text("effect", optimizer)};
   if (optimizer) keys.push_back(instead);
-  if (zero) keys.push_back({"same_as", Type::strings});
+  if (zero) keys.push_back({"same_as", Type::strings}), keys.push_back(text("group", false));
+  if (zero) keys.push_back({"lossy", Type::strings});
   if (tier) keys.push_back({"discrete", Type::boolean});
   return read_table(node, keys, where);
 }

@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t rows = 2, vocabulary = 48;
 
 std::string model_text(const std::string& model) {
+  if (model.find('=') != std::string::npos) return model;  // the section itself
   if (model == "opt" || model == "opt-still")
     return fmt::format(
         "plugin = 'opt'\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\nnum_attention_heads = 2\n"

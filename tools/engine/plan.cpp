@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "engine/model.h"
+#include "session/file.hpp"
 #include "session/gguf/export.hpp"
 #include "session/job/made_job.hpp"
 #include "session/model/activations.hpp"
@@ -17,6 +18,7 @@
 #include "session/model/transforms.hpp"
 #include "session/planning/fit/text.hpp"
 #include "session/ranks/ranks.hpp"
+#include "session/report/timeline.hpp"
 #include "session/run/record.hpp"
 #include "session/train/epochs.hpp"
 #include "session/train/trainer.hpp"
@@ -151,10 +153,10 @@ int check(const Common& common, const std::string& target, const std::vector<std
 namespace {
 
 struct PlanFlags {
-  std::string target, host, job;
+  std::string target, host, job, trace;
   std::optional<std::string> fit;  // "": of the device of the configuration
   std::vector<std::string> overrides;
-  bool json = false, dump = false, activations = false;
+  bool json = false, dump = false, activations = false, lossy = false, timeline = false;
   uint32_t ranks = 1;
 };
 
@@ -184,15 +186,32 @@ void add_described(PlanFlags& flags) {
   flags.overrides.push_back(fmt::format("host.memory={}", *bytes));
 }
 
+// The estimated step over time; into the file `trace` too, if that is not "".
+void draw(const Setup& setup, const Config& config, const std::string& trace) {
+  const Machine machine = machine_of(config.section("comm"), setup.target, setup.storage);
+  if (!timed(setup.plan, machine))
+    throw Error(Exit::usage, "--timeline: the rates of the device, or those between ranks, are not known",
+                "plan for a card: device.describe=a800-80g; or give comm.describe.flops, and with several ranks "
+                "comm.describe.bandwidth");
+  const Timeline timeline = timeline_of(setup.plan, machine);
+  if (!trace.empty()) write_atomic(trace, timeline_trace(timeline, setup.plan));
+  put_out(timeline_text(timeline, setup.plan));
+}
+
 Exit plan(const Common& common, PlanFlags flags) {
   sort_words(flags);
   if (flags.target.empty())
     throw Error(Exit::usage, "a configuration file or a run directory is missing",
                 "engine plan CONFIG; with --fit too: engine plan CONFIG --fit 24GiB");
-  if (flags.fit && (flags.dump || flags.activations))
+  flags.timeline = flags.timeline || !flags.trace.empty();
+  if (flags.fit && (flags.dump || flags.activations || flags.timeline))
     throw Error(Exit::usage,
-                fmt::format("--{} prints one plan, and --fit compares many", flags.dump ? "dump" : "activations"),
+                fmt::format("--{} prints one plan, and --fit compares many", flags.dump       ? "dump"
+                                                                             : flags.timeline ? "timeline"
+                                                                                              : "activations"),
                 "leave out one of them");
+  if (flags.lossy && !flags.fit)
+    throw Error(Exit::usage, "--lossy says what --fit may choose", "add --fit, or leave it out");
   add_described(flags);
   if (!flags.job.empty()) flags.overrides.push_back("job.plugin=" + toml_text(flags.job));
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
@@ -202,12 +221,14 @@ Exit plan(const Common& common, PlanFlags flags) {
   if (!flags.job.empty() || is_analysis(flags.target)) {
     if (flags.fit)
       throw Error(Exit::usage, "--fit compares settings for training; it does not know jobs", "leave out --fit");
+    if (flags.timeline)
+      throw Error(Exit::usage, "--timeline draws a step of training; a job has none", "leave out --timeline");
     made.emplace(make_job(config, *registry));
     take_batch(config, *made, flags.ranks);
   }
   const std::string epochs = made ? "" : try_count_steps(config, *registry, flags.ranks);
   if (flags.fit) {
-    const Fit fit = find_fit(config, *registry, world);
+    const Fit fit = find_fit(config, *registry, world, std::numeric_limits<double>::infinity(), flags.lossy);
     flags.json ? write_out(fit_json(fit)) : put_out(fit_text(fit));
     return refusal(fit);
   }
@@ -215,6 +236,10 @@ Exit plan(const Common& common, PlanFlags flags) {
   if (flags.activations) {
     flags.json ? write_out(activations_json(setup.model)) : put_out(activations_text(setup.model));
     return Exit::done;
+  }
+  if (flags.timeline) {
+    draw(setup, config, flags.trace);
+    return refusal(setup);
   }
   if (made) count_job(setup, *made, config.section("checkpoint").boolean("asynchronous"));
   print_notes(setup);
@@ -258,10 +283,18 @@ void add_plan(CLI::App& app, Common& common) {
           "without a value, into the device of the configuration")
       ->expected(0, 1)
       ->allow_extra_args(false);
+  command->add_flag("--lossy", flags->lossy,
+                    "with --fit: also what moves gradients and weights between ranks in fewer bits");
   command->add_option("--host", flags->host, "memory of a host, which its ranks share: [host] memory");
   command->add_option("--job", flags->job, "plan a job of `engine analyse` instead of training: job.plugin");
   command->add_flag("--json", flags->json, "print one JSON object");
   command->add_flag("--dump", flags->dump, "print every action with its buffers, waits and addresses");
+  command->add_flag("--timeline", flags->timeline, "draw the estimated step over time, in place of the memory")
+      ->excludes("--dump")
+      ->excludes("--json");
+  command->add_option("--trace", flags->trace, "write that to a file for ui.perfetto.dev as well")
+      ->excludes("--dump")
+      ->excludes("--json");
   command->add_flag("--activations", flags->activations, "print the activations that a program can ask a step to keep")
       ->excludes("--dump");
   command->callback([&common, flags] { common.exit = static_cast<int>(plan(common, *flags)); });

@@ -5,14 +5,15 @@
 #include "session/cards/target.hpp"
 #include "session/planning/fit/edits.hpp"
 #include "session/planning/fit/offers.hpp"
+#include "session/planning/fit/ways.hpp"
 
 namespace eng {
 
 // One setting of [recompute].
 struct Keep {
-  enum class Kind : uint8_t { given, none, budget, full, blocks } kind = Kind::given;
+  enum class Kind : uint8_t { given, none, budget, full, blocks, every } kind = Kind::given;
   double share = 1;    // budget: of what is kept without recomputing
-  int64_t blocks = 0;  // blocks
+  int64_t blocks = 0;  // blocks; every: each so many-th layer
 };
 
 // Keys of [offload] that get the tier.
@@ -23,19 +24,19 @@ struct Tiered {
 
 struct Grid {
   // The first of each list is what the configuration says.
-  Offers formats, stages;
+  Offers formats;
+  std::vector<Way> ways;
   std::vector<Keep> keeps;
-  Offers strategies;  // those of `stages` with several ranks, however many there are
+  Offers strategies;  // of [zero] that need no groups, with any number of ranks
   // States to put on a tier.
   std::vector<Tiered> offloads;
-  std::vector<int64_t> micro;  // sequences of a micro-batch, largest first: divisors of `rows`
-  int64_t rows = 1;            // sequences of a step, of each rank
 };
-Grid grid_of(const Config& config, Registry& registry, const Target& target, uint32_t ranks);
+// `lossy`: also with options of strategies that change values which they move.
+Grid grid_of(const Config& config, Registry& registry, const Target& target, const World& world, bool lossy = false);
 
 // A place in the grid, by index; `micro` is the number of sequences.
 struct Point {
-  size_t format = 0, stage = 0, keep = 0;
+  size_t format = 0, way = 0, keep = 0;
   int64_t micro = 1;
   size_t offload = 0;
 };

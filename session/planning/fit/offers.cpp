@@ -17,6 +17,8 @@ Offer offer_of(const std::string& name, const Provided* provided) {
   out.order = std::get<int64_t>(fit.at("order"));
   out.effect = text_in(fit, "effect");
   out.discrete = fit.count("discrete") && fit.at("discrete") == Value(true);
+  if (fit.count("group")) out.group = text_in(fit, "group");
+  out.lossy = texts_in(fit, "lossy");
   return out;
 }
 

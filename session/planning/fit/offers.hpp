@@ -8,9 +8,11 @@ namespace eng {
 
 struct Offer {
   std::string name;
-  int64_t order = 0;      // those with a lower one are tried first
-  std::string effect;     // which numbers it changes; "": none, or those of a number format
-  bool discrete = false;  // a tier that is of use only beside a device with memory of its own
+  int64_t order = 0;                    // those with a lower one are tried first
+  std::string effect;                   // which numbers it changes; "": none, or those of a number format
+  bool discrete = false;                // a tier that is of use only beside a device with memory of its own
+  std::string group = {};               // of a strategy: the option with the number of ranks of a group; "": none
+  std::vector<std::string> lossy = {};  // of a strategy: "KEY=VALUE", options that change values it moves
 };
 using Offers = std::vector<Offer>;
 

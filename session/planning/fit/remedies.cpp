@@ -90,7 +90,9 @@ class Remedies {
   }
 
  private:
-  Measure here(Edit edit, const std::string& effect) const { return {{std::move(edit)}, world_, grid_.rows, effect}; }
+  Measure here(Edit edit, const std::string& effect) const {
+    return {{std::move(edit)}, world_, grid_.ways[0].rows, effect};
+  }
 
   // The configuration's strategy, then the others that save memory: none without several ranks.
   std::vector<std::string> stages(const World& world) const {

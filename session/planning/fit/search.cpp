@@ -2,6 +2,8 @@
 #include "session/planning/fit/search.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <tuple>
 
 #include "session/planning/fit/remedies.hpp"
@@ -24,42 +26,46 @@ namespace {
 // The settings that differ in more than the micro-batch.
 struct Family {
   Point point;
-  Tried fastest;  // a bound of it: with the largest micro-batch, whether it fits or not
+  Tried fastest;       // a bound of it: with the largest micro-batch, whether it fits or not
+  bool rough = false;  // it is that of the same way without recomputing, which is faster
 };
 
 class Search {
  public:
-  Search(const Config& config, Registry& registry, const Target& target, const World& world, double most_seconds)
+  Search(const Config& config, Registry& registry, const Target& target, const World& world, double most_seconds,
+         bool lossy)
       : config_(config),
         world_(world),
-        trial_(config, registry, most_seconds),
-        grid_(grid_of(config, registry, target, world.size)) {
-    if (trial_.deep({}))
+        wanted_(world.size > 1 ? 5 : 2),
+        trial_(config, registry, most_seconds, world.size > 1),
+        grid_(grid_of(config, registry, target, world, lossy)) {
+    if (trial_.deep()) {
       std::erase_if(grid_.keeps,
                     [](const Keep& k) { return k.kind == Keep::Kind::budget || k.kind == Keep::Kind::blocks; });
+      if (world.size > 1) grid_.keeps.insert(grid_.keeps.end(), {{Keep::Kind::every, 1, 4}, {Keep::Kind::every, 1, 2}});
+    }
     for (size_t k = 0; k < grid_.keeps.size(); ++k)
       if (grid_.keeps[k].kind == Keep::Kind::none) plain_ = k;
-    row_bytes_.resize(grid_.formats.size());
   }
 
   void run(Fit& out) {
     constexpr double any = std::numeric_limits<double>::infinity();
     std::vector<Family> own = families(0, any, out);
-    std::vector<Tried> mine = two_fastest(own, any, out.too_large);
+    std::vector<Tried> mine = fastest(own, any, out.too_large);
     // Only what does not fit leaves the device: that costs time.
     if (mine.empty() && grid_.offloads.size() > 1) {
       own.clear();
       for (size_t o = 1; o < grid_.offloads.size(); ++o)
         for (Family& family : families(0, any, out, o)) own.push_back(std::move(family));
       sort(own);
-      mine = two_fastest(own, any, out.too_large);
+      mine = fastest(own, any, out.too_large);
     }
     const double limit = mine.empty() ? any : other_format * mine[0].seconds;
     std::vector<Family> others;
     for (size_t f = 1; f < grid_.formats.size(); ++f)
       for (Family& family : families(f, limit, out)) others.push_back(std::move(family));
     sort(others);
-    std::vector<Tried> found = two_fastest(others, limit, out.too_large);
+    std::vector<Tried> found = fastest(others, limit, out.too_large);
     found.insert(found.end(), mine.begin(), mine.end());
     std::stable_sort(out.too_large.begin(), out.too_large.end(), [](const Tried& a, const Tried& b) {
       return std::pair(a.excess.bytes, a.edits.size()) < std::pair(b.excess.bytes, b.edits.size());
@@ -68,6 +74,7 @@ class Search {
     if (found.empty()) return;
     out.best = found[0];
     if (found.size() > 1) out.second = found[1];
+    out.fastest.assign(found.begin(), found.begin() + static_cast<int64_t>(std::min(found.size(), wanted_)));
     out.same = out.best->effect.same_numbers ? *std::exchange(out.best, {}) : fastest_of_same_numbers(own);
     if (!mine.empty()) out.own_format = mine[0];
     for (const auto* told : {&out.same, &out.best, &out.second})
@@ -83,14 +90,16 @@ class Search {
     std::stable_sort(families.begin(), families.end(),
                      [](const Family& a, const Family& b) { return better(a.fastest, b.fastest); });
   }
-  uint64_t row_bytes(size_t format) {
-    std::optional<uint64_t>& known = row_bytes_[format];
-    if (!known) known = trial_.row_bytes(format_edits(grid_, format), world_);
-    return *known;
+  uint64_t row_bytes(const Point& point) {
+    Edits edits = format_edits(grid_, point.format);
+    for (const Edit& e : grid_.ways[point.way].degrees) edits.push_back(e);
+    const auto [known, fresh] = row_bytes_.try_emplace(words_of(edits));
+    if (fresh) known->second = trial_.row_bytes(edits, world_);
+    return known->second;
   }
   Edits edits(const Point& point) {
     const bool share = grid_.keeps[point.keep].kind == Keep::Kind::budget;
-    return edits_of(config_, grid_, point, share ? row_bytes(point.format) : 0);
+    return edits_of(config_, grid_, point, share ? row_bytes(point) : 0);
   }
   Tried with(Tried tried, const Point& point) const {
     tried.effect = effect_of(config_, grid_, point);
@@ -104,24 +113,57 @@ class Search {
   // without recomputing: weights, states and gradients alone are too large, or computing alone takes `limit` seconds.
   std::vector<Family> families(size_t format, double limit, Fit& fit, size_t offload = 0) {
     std::vector<Family> out;
-    for (size_t s = 0; s < grid_.stages.size(); ++s) {
-      const Tried plain = bound({format, s, plain_, grid_.micro.front(), offload});
+    for (const size_t w : by_memory()) {
+      const Way& way = grid_.ways[w];
+      const std::string degrees = words_of(way.degrees);
+      const auto hopeless = hopeless_.find({degrees, format, offload});
+      if (hopeless != hopeless_.end()) continue;
+      const Tried plain = bound({format, w, plain_, way.micro.front(), offload});
+      if (!plain.refused.empty() && !degrees.empty() && !possible(way)) {
+        for (size_t f = 0; f < grid_.formats.size(); ++f)
+          for (size_t o = 0; o < grid_.offloads.size(); ++o) hopeless_.insert({degrees, f, o});
+        continue;
+      }
       if (fit.available.device && plain.fixed > fit.available.device) {
-        const Point point{format, s, 0, config_.section("train").integer("micro_batch"), offload};
+        const Point point{format, w, 0, std::min(config_.section("train").integer("micro_batch"), way.rows), offload};
         fit.too_large.push_back(with(only_fixed(plain, edits(point), fit.available.device), point));
+        if (!degrees.empty()) hopeless_.insert({degrees, format, offload});  // this is the way that takes least
         continue;
       }
       if (plain.computing >= limit) continue;
       for (size_t k = 0; k < grid_.keeps.size(); ++k) {
-        if (grid_.keeps[k].kind == Keep::Kind::budget && !row_bytes(format)) continue;
-        const Point point{format, s, k, grid_.micro.front(), offload};
-        out.push_back({point, bound(point)});
+        const Point point{format, w, k, way.micro.front(), offload};
+        if (grid_.keeps[k].kind == Keep::Kind::budget && !row_bytes(point)) continue;
+        const bool rough = world_.size > 1 && plain.refused.empty() && k != plain_ &&
+                           grid_.keeps[k].kind != Keep::Kind::given && grid_.keeps[k].kind != Keep::Kind::full;
+        out.push_back({point, rough ? plain : bound(point), rough});
         // With so much at a time there may be no plan although there is one with less.
         if (!out.back().fastest.refused.empty()) out.back().fastest.seconds = 0;
       }
     }
     sort(out);
     return out;
+  }
+
+  // The numbers of the ways, as the configuration has them; those with other degrees follow, what takes least of each
+  // first.
+  std::vector<size_t> by_memory() const {
+    std::vector<size_t> out(grid_.ways.size());
+    std::iota(out.begin(), out.end(), 0);
+    std::stable_sort(out.begin(), out.end(), [&](size_t a, size_t b) {
+      const Way &x = grid_.ways[a], &y = grid_.ways[b];
+      const auto place = [](const Way& w) {
+        return std::pair(words_of(w.degrees), w.degrees.empty() ? 0 : -w.strategy.order);
+      };
+      return place(x) < place(y);
+    });
+    return out;
+  }
+  // True if the ranks can divide the model so at all.
+  bool possible(const Way& way) {
+    Edits edits = way.degrees;
+    for (Edit& e : batch_edits(config_, 1, way.rows)) edits.push_back(std::move(e));
+    return trial_.bound(edits, world_).refused.empty();
   }
 
   // The attempt with only the memory that no change of [recompute] and of the micro-batch avoids.
@@ -133,25 +175,34 @@ class Search {
     return tried;
   }
 
-  // The two fastest that fit and take less than `limit` seconds.
-  std::vector<Tried> two_fastest(const std::vector<Family>& families, double limit, std::vector<Tried>& too_large) {
+  // The fastest that fit and take less than `limit` seconds.
+  std::vector<Tried> fastest(std::vector<Family> families, double limit, std::vector<Tried>& too_large) {
     std::vector<Tried> found;
-    for (const Family& family : families) {
+    for (size_t k = 0; k < families.size(); ++k) {
+      const Family family = families[k];
       // A family that cannot be faster is not looked at any further.
-      if (family.fastest.seconds >= limit || (found.size() == 2 && !better(family.fastest, found[1]))) break;
+      if (family.fastest.seconds >= limit || (found.size() == wanted_ && !better(family.fastest, found.back()))) break;
+      if (family.rough) {  // its own bound is needed now
+        Family exact{family.point, bound(family.point)};
+        const auto after = families.begin() + static_cast<int64_t>(k) + 1;
+        const auto slower = [](const Family& a, const Family& b) { return better(a.fastest, b.fastest); };
+        families.insert(std::upper_bound(after, families.end(), exact, slower), std::move(exact));
+        continue;
+      }
       const auto one = largest_that_fits(family, too_large);
       if (!one || one->seconds >= limit) continue;
       found.insert(std::upper_bound(found.begin(), found.end(), *one, better), *one);
-      if (found.size() > 2) found.pop_back();
+      if (found.size() > wanted_) found.pop_back();
     }
     return found;
   }
 
   // The largest micro-batch of a family that fits; else nothing, and the smallest is reported in `too_large`.
   std::optional<Tried> largest_that_fits(const Family& family, std::vector<Tried>& too_large) {
+    const std::vector<int64_t>& micro = grid_.ways[family.point.way].micro;
     const auto at = [&](size_t index) {
       Point point = family.point;
-      point.micro = grid_.micro[index];
+      point.micro = micro[index];
       return point;
     };
     const auto placed = [&](size_t index) -> std::optional<Tried> {
@@ -160,7 +211,7 @@ class Search {
     };
     if (fits(family.fastest))
       if (auto one = placed(0)) return one;
-    const size_t last = grid_.micro.size() - 1;
+    const size_t last = micro.size() - 1;
     Tried least = bound(at(last));
     if (fits(least)) {
       size_t from = 1, to = last;
@@ -186,8 +237,9 @@ class Search {
       if (best && family.fastest.seconds > best->seconds) break;
       Point point = family.point;
       point.micro = config_.section("train").integer("micro_batch");
+      if (!effect_of(config_, grid_, point).same_numbers) continue;
       const Tried tried = bound(point);
-      if (!tried.effect.same_numbers || !fits(tried) || (best && !better(tried, *best))) continue;
+      if (!fits(tried) || (best && !better(tried, *best))) continue;
       if (Tried one = whole(point); fits(one)) best = std::move(one);
     }
     return best;
@@ -195,10 +247,13 @@ class Search {
 
   const Config& config_;
   const World world_;
+  const size_t wanted_;  // settings
   Trial trial_;
   Grid grid_;
   size_t plain_ = 0;  // of Grid::keeps: no recomputing; the first if the configuration says so itself
-  std::vector<std::optional<uint64_t>> row_bytes_;  // by number format
+  std::map<std::string, uint64_t> row_bytes_;  // by number format and degrees
+  // Degrees, number formats and offloads of which no way fits, or of which there is no plan.
+  std::set<std::tuple<std::string, size_t, size_t>> hopeless_;
 };
 
 }  // namespace
@@ -209,7 +264,7 @@ Exit refusal(const Fit& fit) {
   return refusal(fit.too_large.empty() ? none : fit.too_large.front().excess, fit.host_memory);
 }
 
-Fit find_fit(const Config& config, Registry& registry, const World& world, double most_seconds) {
+Fit find_fit(const Config& config, Registry& registry, const World& world, double most_seconds, bool lossy) {
   const std::optional<Card> card = described_card(config);
   std::unique_ptr<Kernels> kernels;
   if (has_kernels(config, card))
@@ -226,9 +281,10 @@ Fit find_fit(const Config& config, Registry& registry, const World& world, doubl
   if (!out.available.device && !out.available.host)
     throw Error(Exit::usage, fmt::format("device {} does not tell how much memory it has", target.device),
                 "give the amount or a card: --fit 24GiB, or device.describe=\"24GiB\"");
-  Search search(config, registry, target, world, most_seconds);
+  Search search(config, registry, target, world, most_seconds, lossy);
   const uint32_t data = data_ranks(config, world.size);
-  out.rows = search.grid().rows * data;
+  out.rows = search.grid().ways[0].rows * data;
+  out.tokens = out.rows * config.section("train").integer("sequence_length");
   try {
     search.run(out);
     // These take other numbers of ranks.

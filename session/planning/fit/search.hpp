@@ -21,11 +21,13 @@ struct Fit {
   bool assumed = false;  // the reserve has no source
   uint32_t ranks = 1;
   int64_t rows = 0;                 // sequences per step, of all ranks
+  int64_t tokens = 0;               // likewise
   bool timed = false;               // the device states its rates
   bool host_memory = false;         // that of the device is host memory
   std::optional<Tried> same, best;  // the fastest that keeps the numbers; the fastest of all, if it does not
   std::optional<Tried> second;      // the fastest of the others with other settings than the micro-batch
   std::optional<Tried> own_format;  // the fastest in the configuration's number format, if that is none of these
+  std::vector<Tried> fastest;       // of those that differ in more than the micro-batch, at most five for several ranks
   std::vector<Tried> too_large;     // with the smallest micro-batch; those that need least first
   bool own_fits = false;            // something in the configuration's number format
   // If nothing fits in the configuration's number format: the least changes that would fit, each with its effect.
@@ -42,7 +44,8 @@ Exit refusal(const Fit& fit);
 // with the micro-batch, but for a step of one micro-batch, which frees its gradients early and is planned separately.
 // Models of many layers are planned with few first. The search ends after `most_seconds` of processor time.
 // Throws Error(Exit::usage) if the memory of the device is unknown.
+// `lossy`: also with options of strategies that change values which they move.
 Fit find_fit(const Config& config, Registry& registry, const World& world,
-             double most_seconds = std::numeric_limits<double>::infinity());
+             double most_seconds = std::numeric_limits<double>::infinity(), bool lossy = false);
 
 }  // namespace eng

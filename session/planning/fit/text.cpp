@@ -14,6 +14,10 @@ std::string size(uint64_t n) {
 
 constexpr size_t most_told = 6;  // settings that are too large
 
+double tokens_per_second(const Tried& t, const Fit& fit) {
+  return static_cast<double>(fit.tokens) / t.seconds;
+}
+
 // The bytes that must fit into the memory of the device.
 uint64_t need(const Tried& t) {
   return t.peak.machine;
@@ -44,12 +48,26 @@ std::string tried_text(const char* what, const Tried& t, const Fit& fit) {
   return out + fmt::format("; {}\n", t.effect.text);
 }
 
+// The fastest settings of several ranks, one a line.
+std::string table_text(const Fit& fit) {
+  if (fit.fastest.empty() || fit.ranks == 1) return "";
+  std::string out = fmt::format("  {:<11} {:>10} {:>13}  {:<27} settings\n", "fastest", fit.timed ? "tokens/s" : "",
+                                "of a device", fit.timed ? "bound by" : "");
+  for (size_t k = 0; k < fit.fastest.size(); ++k) {
+    const Tried& t = fit.fastest[k];
+    const std::string rate = fit.timed ? fmt::format("{:.0f}", tokens_per_second(t, fit)) : "";
+    out += fmt::format("  {:<11} {:>10} {:>13}  {:<27} {}\n", k + 1, rate, size(need(t)),
+                       fit.timed ? to_string(t.bound) : "", words(t, fit));
+  }
+  return out;
+}
+
 std::string too_large_text(const Tried& t, const Fit& fit) {
-  return fmt::format("  {:<11} {}: {} too much{}; {}\n", "too large", words(t, fit), size(t.excess.bytes),
+  return fmt::format("  {:<11} {}: {} too much{}{}{}\n", "too large", words(t, fit), size(t.excess.bytes),
                      t.excess.host      ? " of host memory"
                      : t.excess.storage ? " of disks"
                                         : "",
-                     t.largest);
+                     t.largest.empty() ? "" : "; ", t.largest);
 }
 
 Json json_of(const Tried& t, const Fit& fit) {
@@ -66,7 +84,9 @@ Json json_of(const Tried& t, const Fit& fit) {
                         {"host_bytes", t.peak.hosts},
                         {"nvme_bytes", t.peak.storage},
                         {"excess_bytes", t.excess.bytes},
-                        {"step_seconds_estimate", fit.timed ? Json(t.seconds) : Json()}});
+                        {"step_seconds_estimate", fit.timed ? Json(t.seconds) : Json()},
+                        {"tokens_per_second_estimate", fit.timed ? Json(tokens_per_second(t, fit)) : Json()},
+                        {"step_bound", fit.timed ? Json(to_string(t.bound)) : Json()}});
 }
 
 // The one to paste.
@@ -84,8 +104,10 @@ std::string fit_text(const Fit& fit) {
   if (!fit.timed) out += "  the device states no rates: settings are ordered by nominal ones\n";
   if (fit.same) out += tried_text(fit.best ? "same bits" : "best", *fit.same, fit);
   if (fit.best) out += tried_text("best", *fit.best, fit);
-  if (fit.second) out += tried_text("runner-up", *fit.second, fit);
+  if (fit.second && !(fit.same && words(*fit.second, fit) == words(*fit.same, fit)))
+    out += tried_text("runner-up", *fit.second, fit);
   if (fit.own_format) out += tried_text("same format", *fit.own_format, fit);
+  out += table_text(fit);
   for (size_t k = 0; k < std::min(fit.too_large.size(), most_told); ++k) out += too_large_text(fit.too_large[k], fit);
   if (fit.too_large.size() > most_told)
     out += fmt::format("  {:<11} {} more settings; --json lists them\n", "too large", fit.too_large.size() - most_told);
@@ -124,6 +146,7 @@ std::string fit_json(const Fit& fit) {
                                   {"fastest", maybe(fit.best ? fit.best : fit.same)},
                                   {"runner_up", maybe(fit.second)},
                                   {"same_format", maybe(fit.own_format)},
+                                  {"fastest_settings", list(fit.fastest)},
                                   {"too_large", list(fit.too_large)},
                                   {"remedies", list(fit.remedies)}});
   return out.dump(2) + "\n";

@@ -10,7 +10,8 @@
 namespace eng {
 namespace {
 
-constexpr int64_t few = 16;  // layers
+constexpr int64_t few = 8;    // layers
+constexpr int64_t many = 64;  // layers
 
 int64_t layers_of(const Config& config, const Edits& edits) {
   const Section& model = config.section("model");
@@ -62,8 +63,11 @@ double processor_seconds() {
 
 }  // namespace
 
-Trial::Trial(const Config& config, Registry& registry, double most_seconds)
-    : config_(config), registry_(registry), end_(processor_seconds() + most_seconds) {}
+Trial::Trial(const Config& config, Registry& registry, double most_seconds, bool several)
+    : config_(config),
+      registry_(registry),
+      end_(processor_seconds() + most_seconds),
+      most_layers_(several ? 3 * few : many) {}
 
 Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edits) {
   Tried out;
@@ -118,8 +122,18 @@ Tried Trial::sketch(const Edits& edits, const World& world, int64_t layers) {
   });
 }
 
-bool Trial::deep(const Edits& edits) const {
-  return layers_of(config_, edits) > 4 * few;
+bool Trial::deep() const {
+  return layers_of(config_, {}) > (most_layers_ < many ? many - 1 : many);
+}
+
+bool Trial::on_few(const Edits& edits) const {
+  if (layers_of(config_, edits) <= most_layers_) return false;
+  // Bytes of all layers, and runs of layers, say another thing of few.
+  Config with = config_;
+  for (const Edit& e : edits)
+    if (e.section == "recompute") with.section(e.section).set(e.key, e.value, e.value.index() ? "edit" : "default");
+  const Section& recompute = with.section("recompute");
+  return !recompute.given("budget") && !recompute.given("blocks");
 }
 
 Tried Trial::bound(const Edits& edits, const World& world) {
@@ -129,7 +143,7 @@ Tried Trial::bound(const Edits& edits, const World& world) {
 }
 
 Tried Trial::new_bound(const Edits& edits, const World& world) {
-  if (!deep(edits)) return sketch(edits, world, 0);
+  if (!on_few(edits)) return sketch(edits, world, 0);
   const int64_t layers = layers_of(config_, edits);
   Tried one = sketch(edits, world, few);
   const Tried two = sketch(edits, world, 2 * few);

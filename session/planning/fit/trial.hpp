@@ -37,22 +37,25 @@ struct Spent {};
 
 class Trial {
  public:
-  // `most_seconds`: of processor time of this process, from now on.
-  Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity());
+  // `most_seconds`: of processor time of this process, from now on. `several`: there are many settings to try.
+  Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity(),
+        bool several = false);
   // A lower bound of every layout of this setting, and its time; for a model with many layers, read off plans with few.
   Tried bound(const Edits& edits, const World& world);
   // Needs and time of the whole plan. Both make a plan only once.
   Tried whole(const Edits& edits, const World& world);
   // Bytes that are kept of a sequence without recomputing, in this number format.
   uint64_t row_bytes(const Edits& format, const World& world);
-  // True if a model with the edits has so many layers.
-  bool deep(const Edits& edits) const;
+  // True if a model has so many layers that nothing but plans with few is made of most settings.
+  bool deep() const;
   size_t plans() const { return plans_; }
 
  private:
   Tried measured(const Setup& setup, const Config& config, const Edits& edits);
   Tried sketch(const Edits& edits, const World& world, int64_t layers);
   Tried new_bound(const Edits& edits, const World& world);
+  // True if plans with few layers tell about the whole one.
+  bool on_few(const Edits& edits) const;
   template <class F>
   Tried guarded(const Edits& edits, const World& world, F plan);
   const Config& config_;
@@ -60,6 +63,7 @@ class Trial {
   Available available_;
   size_t plans_ = 0;
   const double end_;                              // by processor_seconds
+  const int64_t most_layers_;                     // of a model that is planned whole at once
   std::map<std::string, Tried> bounds_, wholes_;  // by their edits and ranks
 };
 

@@ -68,15 +68,15 @@ struct Whole {
 std::vector<Whole> all_of(Words words, const std::string& device, uint32_t ranks) {
   words.push_back("device.describe=" + device);
   const eng::Config config = config_of("tiny", "none", words);
-  const eng::Grid grid = eng::grid_of(config, plugins(), {}, ranks);
+  const eng::Grid grid = eng::grid_of(config, plugins(), {}, world_of(ranks));
   eng::Trial trial(config, plugins());
   std::vector<Whole> out;
   for (size_t f = 0; f < grid.formats.size(); ++f) {
     const eng::Edits format = f ? eng::Edits{{"precision", "plugin", grid.formats[f].name}} : eng::Edits{};
     const uint64_t row = trial.row_bytes(format, world_of(ranks));
-    for (size_t s = 0; s < grid.stages.size(); ++s)
+    for (size_t s = 0; s < grid.ways.size(); ++s)
       for (size_t k = 0; k < grid.keeps.size(); ++k)
-        for (const int64_t micro : grid.micro) {
+        for (const int64_t micro : grid.ways[s].micro) {
           const eng::Point point{f, s, k, micro};
           Whole one{trial.whole(eng::edits_of(config, grid, point, row), world_of(ranks)), f * 10000 + s * 100 + k, f};
           one.tried.effect = eng::effect_of(config, grid, point);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which ranks can divide a step: degrees of [parallel], strategies of [zero] and their groups.
+#pragma once
+
+#include "core/trace/builder.hpp"
+#include "session/planning/fit/edits.hpp"
+#include "session/planning/fit/offers.hpp"
+
+namespace eng {
+
+struct Way {
+  Offer strategy;
+  Edits degrees = {};               // of [parallel]; none: as the configuration
+  Edits edits = {};                 // these, and those of [zero]
+  std::string effect = {};          // which numbers differ from those of the configuration; "": none
+  int64_t rows = 1;                 // sequences of a step, of each rank that has its own: of equally many in all
+  std::vector<int64_t> micro = {};  // sequences of a micro-batch, largest first: divisors of `rows`
+};
+
+// The strategies of [zero], that of the configuration first.
+Offers strategies_of(const Config& config, Registry& registry);
+// The configuration's own way, then all others for `world`. Ranks that divide layers share a node, so that degrees
+// are divisors of World::local_size. Groups of a strategy are one node or some nodes, where there are more.
+std::vector<Way> ways_of(const Config& config, const Offers& strategies, const World& world, bool lossy);
+
+}  // namespace eng
