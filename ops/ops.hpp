@@ -30,5 +30,6 @@ Family packed_ops();
 Family position_ops();
 Family sequence_ops();
 Family step_ops();
+Family vocabulary_ops();
 
 }  // namespace ops

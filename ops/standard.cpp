@@ -22,7 +22,7 @@ struct Table {
 const eng_ops& standard() {
   static const Table all({activation_ops(), attention_ops(), elementwise_ops(), embedding_ops(), init_ops(),
                           layout_ops(), linear_ops(), loss_ops(), matmul_ops(), norm_ops(), optimizer_ops(),
-                          packed_ops(), position_ops(), step_ops()});
+                          packed_ops(), position_ops(), step_ops(), vocabulary_ops()});
   return all.table;
 }
 

@@ -13,6 +13,7 @@
 
 #include "engine/ops_attention.h"
 #include "engine/ops_fp8.h"
+#include "engine/ops_parallel.h"
 #include "engine/packed.h"
 #include "tests/kernels/fast_device.hpp"
 
@@ -277,6 +278,10 @@ int main(int argc, char** argv) {
       bench.row("cross_entropy", flops, ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss});
       bench.row("cross_entropy_grad", 3 * flops, ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, Tensor()},
                 {loss, dx, dw});
+      const std::vector<eng_attr> part = {{"first", 0, 0}, {"whole", vocab, 0}};
+      bench.row("vocabulary_scores", flops, ENG_OP_VOCABULARY_SCORES, {x, w, labels}, {Tensor({2 * n})}, part);
+      bench.row("vocabulary_grad", 3 * flops, ENG_OP_VOCABULARY_GRAD,
+                {x, w, labels, random_tensor({batch, tokens}, 4), scalars, Tensor()}, {dx, dw}, part);
     }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

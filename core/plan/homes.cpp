@@ -166,7 +166,7 @@ void Homes::make_tensors() {
       desc.dtype = home.packed ? ENG_F32 : home.view.desc.dtype;
       const Parameter& param = model_.params[p];
       plan_.tensors.push_back(
-          {param.name, role, desc, home.part, ranges(home, p), param.flags, home.packed, param.cut.count > 1});
+          {param.name, role, desc, home.part, ranges(home, p), param.flags, home.packed, param.cut});
     };
     add("parameter", master[u], model_.params[p].desc);
     if (r_.train && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], model_.params[p].desc);

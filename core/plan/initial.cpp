@@ -18,7 +18,9 @@ class Initial {
       const size_t u = homes_.unit_of(p);
       const Home& home = homes_.master[u];
       const bool narrow = home.view.desc.dtype != homes_.initial[u];
-      const bool columns = model_.params[p].cut.dim > 0;
+      // Many pieces of rows are cut from rows that are made whole.
+      const Parameter& own = model_.params[p];
+      const bool columns = own.cut.count > 1 && static_cast<uint64_t>(count(own.desc)) / own.run() > 1024;
       for (const HeldRange& held : homes_.ranges(home, p, columns))
         for (const HeldRange& range : through_memory(held, home, narrow || columns)) {
           Attrs attrs = model_.params[p].init;

@@ -135,8 +135,8 @@ struct Tensor {
   // ENG_PACKED_*: the ranges are of elements, their views the u8 chunks that hold these (engine/packed.h); 0: not
   // packed
   int32_t packed = 0;
-  bool divided = false;  // the ranks of a tensor group hold other elements each
-  View whole() const;    // throws Error(Exit::bug) if this rank holds only a part
+  Divided cut = {};    // the ranks of a tensor group hold other elements each
+  View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
 // A tensor that lies whole at `view`.
 Tensor tensor_at(const std::string& name, const std::string& role, const View& view);

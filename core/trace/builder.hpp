@@ -14,9 +14,9 @@ struct World {
 };
 
 // The range of a tensor that the ranks of a tensor group divide: number `index` of `count` equal ones along a
-// dimension.
+// dimension, or of each of its `groups` equal parts.
 struct Divided {
-  uint32_t dim = 0, index = 0, count = 1;
+  uint32_t dim = 0, index = 0, count = 1, groups = 1;
 };
 
 // A flag of the engine's own, beside ENG_PARAM_*: the parameter is one of the reference model ([reference]). Its values
@@ -42,7 +42,7 @@ struct Parameter {
   uint64_t run() const {
     uint64_t n = 1;
     for (uint32_t d = cut.dim; d < desc.ndim; ++d) n *= static_cast<uint64_t>(desc.dims[d]);
-    return n;
+    return n / cut.groups;
   }
   // Its shape in memory.
   eng_desc held() const {

@@ -94,8 +94,7 @@ void lower(Template& block) {
     nodes.insert(nodes.begin() + at, parts.begin(), parts.end());
     if (n >= block.forward) continue;
     block.forward += parts.size() - 1;
-    block.skip.erase(block.skip.begin() + at);
-    block.skip.insert(block.skip.begin() + at, parts.size(), 0);
+    block.skip.insert(block.skip.begin() + at, parts.size() - 1, block.skip[n]);
   }
 }
 

@@ -3,8 +3,10 @@
 // threads.
 #include "magnitude.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include "../common/half.hpp"
 #include "../common/kernel.hpp"
@@ -100,17 +102,24 @@ eng_status magnitude_gradient(eng_gradient* g, eng_error* error) {
   const eng_id dy = api.d_out(g, 0);
   if (!dy) return api.status(g, error);
   const eng_id z = api.in(g, 0), m = api.in(g, 1), norm = api.in(g, 2);
+  const eng_attr squares = {"squares", 1, 0};
+  uint32_t n_attrs = 0;
+  const eng_attr* const attrs = api.attrs(g, &n_attrs);
+  const bool squared = std::any_of(attrs, attrs + n_attrs,
+                                   [](const eng_attr& a) { return std::string_view(a.key) == "squares" && a.i; });
   const auto emit = [&](const char* op, std::initializer_list<eng_id> in, const eng_attr* attr = nullptr) {
+    if (!attr && squared) attr = &squares;
     eng_id made = 0;
     api.emit(g, op, in.begin(), static_cast<uint32_t>(in.size()), &made, 1, attr, attr ? 1 : 0, nullptr);
     return made;
   };
   if (api.wants(g, 0)) api.give(g, 0, emit(DORA_OP_MAGNITUDE, {dy, m, norm}));
-  if (api.wants(g, 1) || api.wants(g, 2)) {
+  const bool by_norm = api.wants(g, 2) && !squared;
+  if (api.wants(g, 1) || by_norm) {
     const eng_id dm = emit(DORA_OP_MAGNITUDE_GRAD, {dy, z, norm});
     if (api.wants(g, 1)) api.give(g, 1, dm);
     const eng_attr minus = {"factor", 0, -1.0};
-    if (api.wants(g, 2)) api.give(g, 2, emit(ENG_OP_SCALE, {emit(DORA_OP_MAGNITUDE, {dm, m, norm})}, &minus));
+    if (by_norm) api.give(g, 2, emit(ENG_OP_SCALE, {emit(DORA_OP_MAGNITUDE, {dm, m, norm})}, &minus));
   }
   if (api.in(g, 3) && api.wants(g, 3)) api.give(g, 3, emit(ENG_OP_SUM_ROWS, {dy}));
   return api.status(g, error);
@@ -171,7 +180,8 @@ struct RowNorm {
         height(c.in[0].dims[0]),
         width(c.in[0].dims[1]),
         rank(c.in[1].dims[0]),
-        scale(c.real_or("scale", 1)) {}
+        scale(c.real_or("scale", 1)),
+        squares(c.integer_or("squares", 0) != 0) {}
   void run(const Args& args) const {
     with_type(type, [&](auto w) { with_type(path_type, [&](auto a) { typed<decltype(w), decltype(a)>(args); }); });
   }
@@ -194,21 +204,24 @@ struct RowNorm {
         const double value = wide_of(w[i * width + j]) + scale * row[j];
         sum += value * value;
       }
+      const double out = squares ? sum : std::sqrt(sum);
       if constexpr (std::is_same_v<W, double>)
-        args.out<double>(0)[i] = std::sqrt(sum);
+        args.out<double>(0)[i] = out;
       else
-        args.out<float>(0)[i] = static_cast<float>(std::sqrt(sum));
+        args.out<float>(0)[i] = static_cast<float>(out);
     });
   }
   const unsigned threads;
   const int32_t type, path_type;
   const int64_t height, width, rank;
   const double scale;
+  const bool squares;
 };
 
 // m / norm, 0 where the row has no direction.
 template <class R>
-R factor_of(R m, R norm) {
+R factor_of(R m, R norm, bool squares) {
+  if (squares) norm = std::sqrt(norm);
   return norm > 0 || std::isnan(norm) ? m / norm : R{0};
 }
 
@@ -217,7 +230,11 @@ struct Magnitude {
   static void check(const Call& c) { check_magnitude(c); }
   static uint64_t workspace(const Call& c) { return sizeof(double) * static_cast<uint64_t>(columns(c.in[0])); }
   explicit Magnitude(const Call& c)
-      : threads(c.parallel), type(c.in[0].dtype), height(rows(c.in[0])), width(columns(c.in[0])) {}
+      : threads(c.parallel),
+        type(c.in[0].dtype),
+        height(rows(c.in[0])),
+        width(columns(c.in[0])),
+        squares(c.integer_or("squares", 0) != 0) {}
   void run(const Args& args) const {
     with_type(type, [&](auto x) { typed<decltype(x)>(args); });
   }
@@ -230,7 +247,7 @@ struct Magnitude {
     const T *const z = args.in<T>(0), *const bias = args.in<T>(3);
     R* const factor = args.scratch<R>();
     T* const y = args.out<T>(0);
-    for (int64_t i = 0; i < width; ++i) factor[i] = factor_of(m[i], norm[i]);
+    for (int64_t i = 0; i < width; ++i) factor[i] = factor_of(m[i], norm[i], squares);
     cpu::parallel_for(threads, [&](unsigned thread, unsigned many) {
       const cpu::Share mine = cpu::share_of(height, thread, many);
       for (int64_t t = mine.first; t < mine.last; ++t)
@@ -244,6 +261,7 @@ struct Magnitude {
   const unsigned threads;
   const int32_t type;
   const int64_t height, width;
+  const bool squares;
 };
 
 struct MagnitudeGrad {
@@ -251,7 +269,11 @@ struct MagnitudeGrad {
   static constexpr int64_t tile = 64;  // columns that are summed together
   static void check(const Call& c) { check_gradient(c); }
   explicit MagnitudeGrad(const Call& c)
-      : threads(c.parallel), type(c.in[0].dtype), height(rows(c.in[0])), width(columns(c.in[0])) {}
+      : threads(c.parallel),
+        type(c.in[0].dtype),
+        height(rows(c.in[0])),
+        width(columns(c.in[0])),
+        squares(c.integer_or("squares", 0) != 0) {}
   void run(const Args& args) const {
     with_type(type, [&](auto x) { typed<decltype(x)>(args); });
   }
@@ -271,12 +293,13 @@ struct MagnitudeGrad {
           sums[static_cast<size_t>(i)] +=
               wide_of(dy[t * width + first + i]) * wide_of(z[t * width + first + i]);  // exact products of f32
       for (int64_t i = 0; i < n; ++i)
-        dm[first + i] = static_cast<R>(factor_of(sums[static_cast<size_t>(i)], double{norm[first + i]}));
+        dm[first + i] = static_cast<R>(factor_of(sums[static_cast<size_t>(i)], double{norm[first + i]}, squares));
     });
   }
   const unsigned threads;
   const int32_t type;
   const int64_t height, width;
+  const bool squares;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMostOpen = 128;  // files
 
-// Reads and checks every byte of a range; `use` gets each tile of it: first element and number of elements.
+// Reads and checks every byte of a range; `use` gets each tile of it, as a range of its part.
 template <class Use>
 void stream(const OpenCheckpoint& in, const ManifestTensor& t, const StoredRange& s, const Tiles& tiles, Use use) {
   const auto& file = *in.files.at(s.file);
@@ -26,7 +26,7 @@ void stream(const OpenCheckpoint& in, const ManifestTensor& t, const StoredRange
   tiles.each(s.count, size, [&](uint64_t first, uint64_t count) {
     file.read(*file.find(s.stored), first, count, tiles.data());
     sum.add(tiles.data(), count * size);
-    use(s.first + first, count);
+    use(Range{s.first + first, count});
   });
   if (sum.hex() != s.xxh3_128)
     refuse(file.path().string(), fmt::format("the checksum of tensor `{}` does not match: damaged", s.stored));
@@ -70,19 +70,31 @@ class Converter {
   std::vector<char> made_, back_;
 };
 
-// Calls `use` with the first element and the number of elements of each part of [first, first + count) that lies in a
-// range. Returns true if there is one.
+// Calls `use` with each part of a range that lies in one of `ranges`.
 template <class Use>
-bool common(const std::vector<Range>& ranges, uint64_t first, uint64_t count, Use use) {
+void common(const std::vector<Range>& ranges, const Range& range, Use use) {
+  auto r = std::partition_point(ranges.begin(), ranges.end(), [&](const Range& x) { return x.end() <= range.first; });
+  for (; r != ranges.end() && r->first < range.end(); ++r)
+    if (const Range both = overlap(*r, range); both.count) use(both);
+}
+// Calls use(first element in the stored part, range in the tensor) for each piece of elements `own` of that part that
+// the share has.
+template <class Use>
+void common(const Columns& stored, const Range& own, const TensorShare& share, Use use) {
+  if (stored == share.columns) return common(share.ranges, own, [&](const Range& both) { stored.pieces(both, use); });
+  if (stored.run == share.columns.run && stored.parts == share.columns.parts) return;  // other columns
+  stored.pieces(own, [&](uint64_t at, const Range& piece) {
+    share.columns.within(piece, [&](uint64_t mine, const Range& of_tensor) {
+      common(share.ranges, {mine, of_tensor.count}, [&](const Range& both) {
+        const uint64_t first = of_tensor.first + (both.first - mine);
+        use(at + (first - piece.first), Range{first, both.count});
+      });
+    });
+  });
+}
+bool any_common(const StoredRange& s, const TensorShare& share) {
   bool any = false;
-  auto r =
-      std::partition_point(ranges.begin(), ranges.end(), [&](const Range& x) { return x.first + x.count <= first; });
-  for (; r != ranges.end() && r->first < first + count; ++r) {
-    const uint64_t begin = std::max(first, r->first), end = std::min(first + count, r->first + r->count);
-    if (begin >= end) continue;
-    use(begin, end - begin);
-    any = true;
-  }
+  common(s.columns, s, share, [&](auto&&...) { any = true; });
   return any;
 }
 
@@ -171,11 +183,14 @@ OpenCheckpoint::OpenCheckpoint(const fs::path& directory) : manifest(read_manife
 
 void OpenCheckpoint::read(const ManifestTensor& tensor, uint64_t first, uint64_t count, void* out) const {
   for (const StoredRange& s : tensor.ranges) {
-    const uint64_t begin = std::max(first, s.first), end = std::min(first + count, s.first + s.count);
     const auto& file = *files.at(s.file);
-    if (begin < end)
-      file.read(*file.find(s.stored), begin - s.first, end - begin,
-                static_cast<char*>(out) + (begin - first) * dtype_size(tensor.dtype));
+    const StoredTensor* const stored = s.count ? file.find(s.stored) : nullptr;
+    s.columns.within({first, count}, [&](uint64_t own, const Range& piece) {
+      const Range both = overlap({own, piece.count}, s);
+      if (both.count)
+        file.read(*stored, both.first - s.first, both.count,
+                  static_cast<char*>(out) + (piece.first + (both.first - own) - first) * dtype_size(tensor.dtype));
+    });
   }
 }
 
@@ -198,11 +213,12 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
       }
       Converter converted(t, *shares[i], round);
       for (const StoredRange& s : t.ranges) {
-        seen += common(shares[i]->ranges, s.first, s.count, [](auto&&...) {}) ? '1' : '0';
+        seen += any_common(s, *shares[i]) ? '1' : '0';
         if (seen.back() == '0') continue;
-        stream(*in, t, s, tiles, [&](uint64_t first, uint64_t count) {
-          common(shares[i]->ranges, first, count, [&](uint64_t begin, uint64_t n) {
-            fill(*shares[i], begin, n, converted(tiles.data() + (begin - first) * dtype_size(t.dtype), n));
+        stream(*in, t, s, tiles, [&](const Range& tile) {
+          common(s.columns, tile, *shares[i], [&](uint64_t at, const Range& r) {
+            const char* const from = tiles.data() + (at - tile.first) * dtype_size(t.dtype);
+            fill(*shares[i], r.first, r.count, converted(from, r.count));
           });
         });
       }

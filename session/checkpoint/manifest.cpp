@@ -20,8 +20,10 @@ namespace {
 using Counters = std::map<std::string, uint64_t>;
 
 Json to_json(const StoredRange& s) {
-  return Json::object(
+  Json out = Json::object(
       {{"file", s.file}, {"stored", s.stored}, {"first", s.first}, {"count", s.count}, {"xxh3_128", s.xxh3_128}});
+  if (s.columns.cut()) out["columns"] = Json::array({s.columns.run, s.columns.part, s.columns.parts});
+  return out;
 }
 
 Json to_json(const ManifestFile& f) {
@@ -64,10 +66,13 @@ Json to_json(const ManifestTensor& t) {
 }
 
 StoredRange read_range(const Json& json) {
-  return {{json.at("first").whole(), json.at("count").whole()},
-          json.at("file").text(),
-          json.at("stored").text(),
-          json.at("xxh3_128").text()};
+  StoredRange out{{json.at("first").whole(), json.at("count").whole()},
+                  json.at("file").text(),
+                  json.at("stored").text(),
+                  json.at("xxh3_128").text()};
+  if (const Json& columns = json.get("columns"); !columns.is_null())
+    out.columns = {columns[0].whole(), columns[1].whole(), columns[2].whole()};
+  return out;
 }
 
 ManifestFile read_file(const Json& json) {
@@ -116,20 +121,38 @@ constexpr const char* kFormat = "engine-checkpoint";
 constexpr std::string_view kSeal = ",\n\"checksum\": \"", kEnd = "\"\n}\n";
 constexpr size_t kDigits = 32;
 
+// Throws unless the tensor is cut into equal parts of columns as all of its ranges say. Returns the number of parts.
+uint64_t check_columns(const ManifestTensor& t, uint64_t all, const std::string& where) {
+  const Columns like = t.ranges.empty() ? Columns() : t.ranges[0].columns;
+  for (const StoredRange& s : t.ranges) {
+    const Columns& c = s.columns;
+    if (c.parts != like.parts || c.run != like.run) refuse(where, "its ranges cut it in two ways");
+    if (c.parts < 1 || c.part >= c.parts) refuse(where, fmt::format("a range is of part {} of {}", c.part, c.parts));
+  }
+  const bool fits =
+      like.run && like.run <= all / like.parts && all % like.parts == 0 && all / like.parts % like.run == 0;
+  if (like.cut() && !fits)
+    refuse(where, fmt::format("{} elements have no {} parts with {} columns", all, like.parts, like.run));
+  return like.parts;
+}
+
 void check_slices(ManifestTensor& t, const std::set<std::string>& files, const std::string& where) {
-  const uint64_t all = element_count(t.shape, where);
+  const uint64_t whole = element_count(t.shape, where), parts = check_columns(t, whole, where), all = whole / parts;
   std::sort(t.ranges.begin(), t.ranges.end(), [](const StoredRange& a, const StoredRange& b) {
-    return std::tie(a.first, a.count) < std::tie(b.first, b.count);
+    return std::tie(a.columns.part, a.first, a.count) < std::tie(b.columns.part, b.first, b.count);
   });
-  uint64_t at = 0;
+  uint64_t at = 0, part = 0;
   for (const auto& s : t.ranges) {
     if (!files.count(s.file)) refuse(where, fmt::format("a range lies in `{}`, which is not listed", s.file));
+    if (s.columns.part > part && at == all) ++part, at = 0;
+    if (s.columns.part > part) refuse(where, fmt::format("columns of part {} are in no range", part));
     if (s.first < at) refuse(where, fmt::format("element {} is in two ranges", s.first));
     if (s.first > at) refuse(where, fmt::format("elements {} to {} are in no range", at, s.first - 1));
     if (s.count > all - at) refuse(where, fmt::format("a range ends after the last of {} elements", all));
     at += s.count;
   }
   if (at != all) refuse(where, fmt::format("elements {} to {} are in no range", at, all - 1));
+  if (part + 1 != parts) refuse(where, fmt::format("columns of part {} are in no range", part + 1));
 }
 
 // Hash of names, types and shapes only.

@@ -23,11 +23,39 @@ struct TensorSpec {
   bool exported = true;  // with the weights as a Hugging Face directory
 };
 
+// Part `part` of a tensor whose rows are cut into `parts` equal pieces of `run` elements. Its elements are counted
+// without those between: element e is element e / run * parts * run + part * run + e % run of the tensor.
+struct Columns {
+  uint64_t run = 0, part = 0, parts = 1;  // parts 1: all of it, counted as in the tensor
+  bool cut() const { return parts > 1; }
+  uint64_t stride() const { return parts * run; }
+  bool operator==(const Columns&) const = default;
+  // Calls use(element of the part, range of the tensor) for each piece of a range of the part.
+  template <class Use>
+  void pieces(const Range& own, Use use) const {
+    if (!cut()) return use(own.first, own);
+    for (uint64_t e = own.first, n = 0; e < own.end(); e += n) {
+      n = std::min(run - e % run, own.end() - e);
+      use(e, Range{e / run * stride() + part * run + e % run, n});
+    }
+  }
+  // Calls it for each piece that lies in a range of the tensor.
+  template <class Use>
+  void within(const Range& range, Use use) const {
+    if (!cut()) return use(range.first, range);
+    for (uint64_t row = range.first / stride(); row * stride() < range.end(); ++row) {
+      const uint64_t begin = row * stride() + part * run;
+      if (const Range piece = overlap({begin, run}, range); piece.count) use(row * run + piece.first - begin, piece);
+    }
+  }
+};
+
 // A range of a logical tensor's elements and where it is stored. Several ranks may each hold a part of a tensor.
 struct StoredRange : Range {
   std::string file;    // in the checkpoint's directory
   std::string stored;  // the tensor's name in that file; a partial range is stored flat
   std::string xxh3_128;
+  Columns columns = {};  // of which part the range is
 };
 
 struct ManifestTensor : TensorSpec {

@@ -34,11 +34,16 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
       const uint64_t all = element_count(t.shape, t.name);
       ManifestTensor& entry = out.manifest.tensors.emplace_back(ManifestTensor{t, {}});
       for (const Range& r : all == 0 && rank == 0 ? std::vector<Range>{{0, 0}} : ranges[i]) {
-        if (r.count == all)
+        const Columns& cut = t.columns;
+        std::string part = name;
+        if (cut.cut()) part += fmt::format("[:,{}:{}]", cut.part * cut.run, (cut.part + 1) * cut.run);
+        if (r.count == all && !cut.cut())
           stored.push_back({name, t.dtype, t.shape});
+        else if (cut.cut() && r.count == all / cut.parts)
+          stored.push_back({part, t.dtype, {int64_t(r.count / cut.run), int64_t(cut.run)}});
         else
-          stored.push_back({fmt::format("{}[{}:{}]", name, r.first, r.first + r.count), t.dtype, {int64_t(r.count)}});
-        entry.ranges.push_back({r, file, stored.back().name, ""});
+          stored.push_back({fmt::format("{}[{}:{}]", part, r.first, r.first + r.count), t.dtype, {int64_t(r.count)}});
+        entry.ranges.push_back({r, file, stored.back().name, "", cut});
       }
     }
     if (stored.empty()) continue;
@@ -46,6 +51,13 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
     out.manifest.files.push_back({file, header.size() + stored.back().end, Checksum::of(header)});
   }
   return out;
+}
+
+// Elements of a part of a tensor, one after the other.
+void read_part(const Read& read, const TensorSpec& t, const Columns& columns, const Range& own, char* to) {
+  columns.pieces(own, [&](uint64_t at, const Range& piece) {
+    read(t, piece.first, piece.count, to + (at - own.first) * dtype_size(t.dtype));
+  });
 }
 
 // Sets the number of this rank among the ranks that hold the same ranges.
@@ -56,7 +68,7 @@ void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
       t.copy = peers.rank;
     } else if (t.copies > 1) {
       std::string& text = held[{t.copies, t.divided}];
-      text += t.name + "\n";
+      text += fmt::format("{} {}\n", t.name, t.columns.part);
       for (const Range& r : t.ranges) text += fmt::format("{} {}\n", r.first, r.count);
     }
   for (const auto& [sort, text] : held) {
@@ -126,7 +138,7 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
         char* at = snapshot_.get();
         for (const ManifestTensor& t : job.layout.manifest.tensors)
           for (const StoredRange& s : t.ranges) {
-            if (s.count) read(t, s.first, s.count, at);
+            if (s.count) read_part(read, t, s.columns, s, at);
             at += s.count * dtype_size(t.dtype);
           }
       }
@@ -160,7 +172,7 @@ void Saver::write(Job& job) const {
       Checksum sum;
       tiles.each(range.count, size, [&](uint64_t first, uint64_t count) {
         if (job.given_up) throw Error(Exit::bug, "the save was given up");
-        if (!asynchronous_) job.read(t, range.first + first, count, tiles.data());
+        if (!asynchronous_) read_part(job.read, t, range.columns, {range.first + first, count}, tiles.data());
         sum.add(from, count * size);
         job.files[range.file]->write(from, count * size);
         if (asynchronous_) from += count * size;

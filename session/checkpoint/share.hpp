@@ -38,12 +38,18 @@ inline constexpr const char* kPolicyRole = "policy";  // what a policy keeps of 
 // A tensor as a rank holds it. All ranks list the same tensors in the same order, including those of which they hold
 // nothing.
 struct TensorShare : TensorSpec {
-  std::vector<Range> ranges = {};  // ascending, apart
+  std::vector<Range> ranges = {};  // ascending, apart; of the part `columns`
   // The number of ranks that hold exactly these ranges of all tensors that are like this one in `copies` and `divided`.
   // This rank is number `copy` of them, and each writes a part. The Saver determines `copy`.
   uint32_t copies = 1, copy = 0;
   bool divided = false;   // as Tensor::divided: other ranks hold these than hold others with as many copies
   bool optional = false;  // weights that are read need not have it
+  Columns columns = {};   // of which part it is
+  // Calls use(range) for each range of the tensor that it holds.
+  template <class Use>
+  void each_range(Use use) const {
+    for (const Range& r : ranges) columns.pieces(r, [&](uint64_t, const Range& piece) { use(piece); });
+  }
 };
 
 // Every rank holds all of every tensor.

@@ -261,13 +261,14 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
   for (const TensorShare& t : parameters) {
     if (!wanted.count(peft_name(t.name))) continue;
     const StoredTensor& stored = *file.find(peft_name(t.name));
-    for (const Range& r : t.ranges)
+    t.each_range([&](const Range& r) {
       for (uint64_t at = 0, n = 0; at < r.count; at += n) {
         n = std::min(tile, r.count - at);
         file.read(stored, r.first + at, n, in.data());
         convert(stored.dtype, in.data(), t.dtype, out.data(), n);
         fill(t, r.first + at, n, out.data());
       }
+    });
   }
 }
 

@@ -295,12 +295,13 @@ void load_tensors(const fs::path& directory, const Pretrained& pretrained, const
       stored.file->read(*stored.tensor, first, count, in.data());
       convert(stored.tensor->dtype, in.data(), parameter.dtype, to, count);
     };
-    for (const Range& r : parameter.ranges)
+    parameter.each_range([&](const Range& r) {
       for (uint64_t at = 0, n = 0; at < r.count; at += n) {
         n = std::min(gather_tile(made), r.count - at);
         gather(made, r.first + at, n, dtype_size(parameter.dtype), read, out.data());
         fill(parameter, r.first + at, n, out.data());
       }
+    });
   }
 }
 

@@ -8,6 +8,7 @@
 #include "engine/ops_attention.h"
 #include "engine/ops_parallel.h"
 #include "session/model/caller_loss.hpp"
+#include "session/model/divided_ops.hpp"
 
 namespace eng {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 constexpr int32_t undivided = -1;  // no dimension of a value is divided
 
 bool is_map(const Node& node) {
-  return node.op->id == std::string(ENG_OP_LINEAR) || node.op->id == std::string(ENG_OP_LINEAR_RELU);
+  const std::string id = node.op->id;
+  return id == ENG_OP_LINEAR || id == ENG_OP_LINEAR_RELU || id == op_experts;
 }
 bool is_one_of(const Node& node, std::initializer_list<const char*> ids) {
   return std::any_of(ids.begin(), ids.end(), [&](const char* id) { return node.op->id == std::string(id); });
@@ -31,6 +33,7 @@ class Division {
         index_(ranks.tensor_rank()),
         group_{{{"group", ranks.tensor_group(), 0}, {"members", int64_t{ranks.tensor}, 0}}},
         divided_(from_.graph.size() + 1, undivided),
+        partial_(from_.graph.size() + 1, 0),
         cuts_(from_.params.size()),
         of_(from_.graph.size() + 1, 0) {
     for (const Block& block : model.blocks)
@@ -93,8 +96,33 @@ class Division {
   // Ops that compute a part of the heads or channels from the same part of their inputs. `RMS_NORM`: of each head.
   static bool passes(const Node& node) {
     return is_one_of(node, {ENG_OP_ROPE, ENG_OP_ATTENTION, ENG_OP_ATTENTION_WINDOW, ENG_OP_GATED, ENG_OP_ACTIVATION,
-                            ENG_OP_ADD, ENG_OP_SCALE, ENG_OP_CAST, ENG_OP_RESHAPE, ENG_OP_SPLIT, ENG_OP_CONCAT}) ||
-           is_head_norm(node);
+                            ENG_OP_ADD, ENG_OP_SCALE, ENG_OP_CAST, ENG_OP_RESHAPE, ENG_OP_SPLIT, ENG_OP_CONCAT,
+                            ENG_OP_DROPOUT, op_magnitude}) ||
+           is_head_norm(node) || divided_op(node.op->id);
+  }
+  const Node* only_reader(Id value) const {
+    const Node* out = nullptr;
+    for (const Node& node : from_.graph.nodes)
+      for (const Id i : node.in)
+        if (i == value && std::exchange(out, &node)) return nullptr;
+    return leaves(value) ? nullptr : out;
+  }
+  // True for the first map of a low-rank path, which a transform added: y = B (scale A x).
+  bool begins_path(const Node& node) const {
+    if (!is_one_of(node, {ENG_OP_LINEAR}) || parameter(node.in[1]) == SIZE_MAX || !added(node.in[1])) return false;
+    const Node* const scaled = only_reader(node.out[0]);
+    const Node* const up = scaled && is_one_of(*scaled, {ENG_OP_SCALE}) ? only_reader(scaled->out[0]) : nullptr;
+    return up && is_one_of(*up, {ENG_OP_LINEAR}) && up->in[0] == scaled->out[0] && added(up->in[1]);
+  }
+  bool added(Id id) const {
+    return parameter(id) != SIZE_MAX && !model_.params[first().params[parameter(id)]].added_by.empty();
+  }
+  // True if a node computes its share of a sum from those of its inputs, and leaves the sum to what reads it.
+  bool joins(const Node& node) const {
+    const auto is_partial = [&](Id i) { return i && partial_[i]; };
+    if (is_one_of(node, {ENG_OP_ADD})) return is_partial(node.in[0]) && is_partial(node.in[1]);
+    return is_partial(node.in.empty() ? 0 : node.in[0]) &&
+           (is_one_of(node, {ENG_OP_SCALE, op_experts_sum}) || (is_one_of(node, {ENG_OP_LINEAR}) && added(node.in[1])));
   }
   static bool is_head_norm(const Node& node) {
     return is_one_of(node, {ENG_OP_RMS_NORM, ENG_OP_LAYER_NORM}) && node.out.size() < 3;
@@ -102,11 +130,17 @@ class Division {
 
   // Decides which dimension of a node's outputs is divided, and how its parameters are.
   void choose(const Node& node) {
-    if (find_plugin_op(node.op->id)) refuse(fmt::format("it does not know {}", node.op->id));
+    if (is_one_of(node, {op_row_norm})) return;  // its weight is not divided yet: `choose_magnitude` does it
     const int32_t d = node.in.empty() || !node.in[0] ? undivided : divided_[node.in[0]];
+    if (joins(node)) {
+      partial_[node.out[0]] = 1;
+      return;
+    }
     if (is_map(node)) return choose_map(node, d);
+    if (is_one_of(node, {op_magnitude})) return choose_magnitude(node, d);
     const auto is_divided = [&](Id i) { return i && divided_[i] != undivided; };
     if (std::none_of(node.in.begin(), node.in.end(), is_divided)) return;
+    if (const DividedOp* rule = divided_op(node.op->id)) return choose_channels(node, *rule);
     for (size_t k = 0; k < node.in.size(); ++k) {
       const bool beside = !node.in[k] || is_beside(node, k);
       if (!beside && divided_[node.in[k]] != d) refuse(fmt::format("{} mixes whole and divided inputs", node.op->id));
@@ -132,6 +166,7 @@ class Division {
     }
     if (is_head_norm(node) && d == last(x))
       refuse(fmt::format("{} is over all channels that are divided", node.op->id));
+    if (is_one_of(node, {ENG_OP_DROPOUT}) && d != last(x)) refuse("it cannot divide " + std::string(node.op->id));
     if (is_one_of(node, {ENG_OP_SPLIT, ENG_OP_CONCAT}) && d == i("axis"))
       refuse(fmt::format("{} is along the dimension that is divided", node.op->id));
     if (!is_one_of(node, {ENG_OP_RESHAPE}) || d < i("keep")) return d;
@@ -140,27 +175,90 @@ class Division {
     return d;
   }
   void choose_map(const Node& node, int32_t d) {
-    const Id x = node.in[0], w = node.in[1], bias = node.in.size() > 2 ? node.in[2] : 0;
+    const bool experts = is_one_of(node, {op_experts});
+    const Id x = node.in[0], w = node.in[1], bias = node.in.size() > 2 && !experts ? node.in[2] : 0;
     if (parameter(w) == SIZE_MAX || (bias && parameter(bias) == SIZE_MAX))
       refuse(fmt::format("{} has a weight that is no parameter", node.op->id));
     const eng_desc& shape = desc(w);
+    const uint32_t rows = experts ? 1 : 0, columns = rows + 1;
     if (d == last(x)) {
       if (is_one_of(node, {ENG_OP_LINEAR_RELU})) refuse(fmt::format("{} behind another map", node.op->id));
-      need_parts(shape.dims[1], fmt::format("the {} columns of {}", shape.dims[1], name_of(w)));
-      need_parts(shape.dims[0], fmt::format("the {} rows of {}", shape.dims[0], name_of(w)));
-      return cut(w, 1);
+      need_parts(shape.dims[columns], fmt::format("the {} columns of {}", shape.dims[columns], name_of(w)));
+      partial_[node.out[0]] = 1;
+      return cut(w, columns);
     }
     if (d != undivided) refuse(fmt::format("{} has an input that is divided otherwise", node.op->id));
+    if (is_routed(node.out[0])) return;  // every rank chooses the experts
+    if (begins_path(node)) return;       // all ranks compute its few outputs, and divide the map behind it
     if (!ends_in_maps(node.out[0])) refuse(fmt::format("{} is not one of a pair of maps", name_of(w)));
-    need_parts(shape.dims[0], fmt::format("the {} rows of {}", shape.dims[0], name_of(w)));
-    cut(w, 0);
-    if (bias) cut(bias, 0);
+    const uint32_t groups = groups_of(node.out[0]);
+    const int64_t parts = shape.dims[rows] / groups;
+    const std::string times = groups > 1 ? fmt::format("{} x ", groups) : "";
+    need_parts(parts, fmt::format("the {}{} rows of {}", times, parts, name_of(w)));
+    cut(w, rows, groups);
+    if (bias) cut(bias, 0, groups);
     divided_[node.out[0]] = last(node.out[0]);
   }
-  void cut(Id id, uint32_t dim) {
+  bool is_routed(Id value) const {
+    return std::any_of(from_.graph.nodes.begin(), from_.graph.nodes.end(), [&](const Node& node) {
+      if (!std::count(node.in.begin(), node.in.end(), value)) return false;
+      return is_one_of(node, {op_route}) ||
+             (is_one_of(node, {ENG_OP_ADD, ENG_OP_SCALE, op_magnitude}) && is_routed(node.out[0]));
+    });
+  }
+  // The number of parts along the last dimension of a value of which its readers take the same channels.
+  uint32_t groups_of(Id value) const {
+    const auto channels = [&](Id id) { return desc(id).dims[last(id)]; };
+    uint32_t out = 1;
+    for (const Node& node : from_.graph.nodes) {
+      if (!std::count(node.in.begin(), node.in.end(), value)) continue;
+      const DividedOp* const rule = divided_op(node.op->id);
+      if (rule && node.in[rule->gate] == value && channels(value) > channels(node.out[0]))
+        out = std::max(out, rule->groups);
+      if (is_one_of(node, {ENG_OP_ADD, ENG_OP_SCALE, op_magnitude})) out = std::max(out, groups_of(node.out[0]));
+    }
+    return out;
+  }
+  void choose_channels(const Node& node, const DividedOp& rule) {
+    const auto is_of = [](uint32_t k, std::initializer_list<uint32_t> list) {
+      return std::count(list.begin(), list.end(), k) > 0;
+    };
+    for (uint32_t k = 0; k < node.in.size(); ++k) {
+      const Id x = node.in[k];
+      if (!x) continue;
+      if (is_of(k, rule.rows)) {
+        if (parameter(x) == SIZE_MAX) refuse(fmt::format("input {} of {} is no parameter", k, node.op->id));
+        need_parts(desc(x).dims[0], fmt::format("the {} rows of {}", desc(x).dims[0], name_of(x)));
+        cut(x, 0);
+      } else if (divided_[x] != (is_of(k, rule.channels) ? last(x) : undivided)) {
+        refuse(fmt::format("input {} of {} is divided otherwise", k, node.op->id));
+      }
+    }
+    for (const Id o : node.out) divided_[o] = last(o);
+  }
+  // y = z m / norm [+ bias]. Where the rows of the map are divided, so is all of this. Where its columns are, norms are
+  // made of sums over the ranks.
+  void choose_magnitude(const Node& node, int32_t d) {
+    const Id z = node.in[0], m = node.in[1], norm = node.in[2], bias = node.in.size() > 3 ? node.in[3] : 0;
+    const auto& nodes = from_.graph.nodes;
+    const auto makes = [&](const Node& other) { return other.out[0] == norm; };
+    const auto made = std::find_if(nodes.begin(), nodes.end(), makes);
+    if (d == undivided && !partial_[z]) return;
+    if (made == nodes.end() || !is_one_of(*made, {op_row_norm}) || parameter(m) == SIZE_MAX)
+      refuse(fmt::format("{} has lengths of other rows", node.op->id));
+    if (d == undivided) {  // partial
+      norms_.insert(norm);
+      return;
+    }
+    if (d != last(z)) refuse(fmt::format("it cannot divide {}", node.op->id));
+    cut(m, 0, groups_of(z));
+    if (bias) cut(bias, 0, groups_of(z));
+    divided_[norm] = 0, divided_[node.out[0]] = d;
+  }
+  void cut(Id id, uint32_t dim, uint32_t groups = 1) {
     Divided& cut = cuts_[parameter(id)];
-    const Divided with{dim, index_, n_};
-    if (cut.count > 1 && cut.dim != dim) refuse(name_of(id) + " is read in two ways");
+    const Divided with{dim, index_, n_, groups};
+    if (cut.count > 1 && (cut.dim != dim || cut.groups != groups)) refuse(name_of(id) + " is read in two ways");
     cut = with;
   }
   void cut_parameters() {
@@ -192,9 +290,13 @@ class Division {
     to_.params = mapped(from_.params), to_.inputs = mapped(from_.inputs);
     to_.beside = from_.beside ? of_[from_.beside] : 0;
   }
-  std::vector<Id> mapped(const std::vector<Id>& ids) const {
+  // `shares`: those of sums over the ranks, not the sums.
+  std::vector<Id> mapped(const std::vector<Id>& ids, bool shares = false) const {
     std::vector<Id> out;
-    for (Id id : ids) out.push_back(id ? of_[id] : 0);
+    for (Id id : ids) {
+      const auto sum = shares ? sums_.end() : sums_.find(id);
+      out.push_back(sum != sums_.end() ? sum->second : id ? of_[id] : 0);
+    }
     return out;
   }
   Id made(const char* id, std::vector<Id> in, Attrs attrs) {
@@ -208,23 +310,36 @@ class Division {
     const auto& nodes = from_.graph.nodes;
     const bool only = from_.graph.value(value).kind == SymbolKind::temp && !leaves(value) &&
                       std::none_of(nodes.begin(), nodes.end(), reads_whole);
+    if (count(desc(value)) % n_)
+      refuse(fmt::format("a sum over ranks has {} elements, which {} ranks do not divide", count(desc(value)), n_));
     Id& here = entered_[{value, factor}];
-    if (!here) here = only ? of_[value] : made(ENG_OP_SCALE, {of_[value]}, {{{"factor", 0, factor}}});
+    const Id whole = mapped({value})[0];
+    if (!here) here = only ? whole : made(ENG_OP_SCALE, {whole}, {{{"factor", 0, factor}}});
     to_.summed[here] = group_;
     return here;
   }
   void emit(const Node& node) {
-    std::vector<Id> in = mapped(node.in);
+    std::vector<Id> in = mapped(node.in, partial_[node.out[0]]);
     Attrs attrs = node.attrs;
     const Id x = node.in.empty() ? 0 : node.in[0];
     if (is_map(node) && divided_[node.out[0]] != undivided) {
       in[0] = entered(x);
-    } else if (is_map(node)) {
+    } else if (partial_[node.out[0]]) {
+      if (is_map(node) && partial_[x]) in[1] = entered(node.in[1]);
       // Each rank adds its share of the bias, whose gradient is then the sum of the ranks' shares.
-      if (in.size() > 2 && in[2]) in[2] = entered(node.in[2], 1.0 / n_);
-      const Id part = made(node.op->id, in, attrs);
-      of_[node.out[0]] = made(ENG_OP_GROUP_SUM, {part}, group_);
+      const bool biased = is_map(node) && !is_one_of(node, {op_experts}) && in.size() > 2 && in[2];
+      if (biased) in[2] = entered(node.in[2], 1.0 / n_);
+    } else if (is_one_of(node, {op_row_norm}) && norms_.count(node.out[0])) {
+      attrs.list.push_back({"squares", 1, 0});
+      of_[node.out[0]] = made(ENG_OP_GROUP_SUM, {made(op_row_norm, in, attrs)}, group_);
       return;
+    } else if (is_one_of(node, {op_magnitude}) && norms_.count(node.in[2])) {
+      attrs.list.push_back({"squares", 1, 0});
+    } else if (is_one_of(node, {ENG_OP_DROPOUT}) && divided_[x] != undivided) {
+      of_[node.out[0]] = dropped(of_[x], last(x), attrs);
+      return;
+    } else if (const DividedOp* rule = divided_op(node.op->id); rule && divided_[node.out[0]] != undivided) {
+      for (const uint32_t k : rule->shared) in[k] = entered(node.in[k]);
     } else if (x && divided_[x] != undivided) {
       for (size_t k = 1; k < in.size(); ++k)
         if (is_head_norm(node) && in[k]) in[k] = entered(node.in[k]);
@@ -236,6 +351,22 @@ class Division {
     }
     const std::vector<Id> out = to_.graph.emit(*node.op, std::move(in), std::move(attrs));
     for (size_t k = 0; k < out.size(); ++k) of_[node.out[k]] = out[k];
+    if (!partial_[node.out[0]] || !is_read_whole(node.out[0])) return;
+    const int64_t all = count(desc(node.out[0]));
+    need_parts(all, fmt::format("the {} elements of a sum of {}", all, node.op->id));
+    sums_[node.out[0]] = made(ENG_OP_GROUP_SUM, {out[0]}, group_);
+  }
+  // True if something reads the sum of which this value is a share.
+  bool is_read_whole(Id value) const {
+    return leaves(value) || std::any_of(from_.graph.nodes.begin(), from_.graph.nodes.end(), [&](const Node& node) {
+             return std::count(node.in.begin(), node.in.end(), value) && !partial_[node.out[0]];
+           });
+  }
+  // This rank's channels of what is dropped of all: an element is dropped by its number in the whole.
+  Id dropped(Id x, int64_t axis, const Attrs& attrs) {
+    const Id all = made(ENG_OP_CONCAT, std::vector<Id>(n_, x), {{{"axis", axis, 0}}});
+    const Attrs parts{{{"axis", axis, 0}, {"parts", n_, 0}}};
+    return to_.graph.emit(op(ENG_OP_SPLIT), {made(ENG_OP_DROPOUT, {all}, attrs)}, parts)[index_];
   }
 
   Model& model_;
@@ -244,9 +375,12 @@ class Division {
   const Attrs group_;
   std::vector<const Block*> blocks_;
   std::vector<int32_t> divided_;  // per value: the dimension that is divided
+  std::vector<char> partial_;     // per value: it is the sum of what the ranks have
+  std::set<Id> norms_;            // lengths of rows of which a rank has some columns
   std::vector<Divided> cuts_;     // per parameter of the template
   Template to_;
-  std::vector<Id> of_;  // value of `from_` -> the one that stands for it
+  std::vector<Id> of_;     // value of `from_` -> the one that stands for it
+  std::map<Id, Id> sums_;  // value of `from_` -> the sum of the ranks' shares
   std::map<std::pair<Id, double>, Id> entered_;
 };
 
@@ -259,7 +393,6 @@ void check_parallel(const Config& config) {
                             config.section("parallel").integer("tensor"), what),
                 "remove one of the two");
   };
-  if (!config.section("transforms").as<Tables>("list").empty()) refuse("[[transforms]] or [adapter]");
   if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]]");
   if (config.section("reference").has("from")) refuse("[reference]");
   if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
@@ -267,13 +400,17 @@ void check_parallel(const Config& config) {
 
 void divide_layers(Model& model, const Ranks& ranks) {
   if (ranks.tensor == 1) return;
+  const auto divided = [&] {
+    return std::count_if(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.cut.count > 1; });
+  };
+  const auto before = divided();  // of the vocabulary
   std::set<uint32_t> layers;
   for (size_t b = 1; b + 1 < model.blocks.size(); ++b) layers.insert(model.blocks[b].tmpl);
   for (const uint32_t tmpl : layers) {
     Template t = Division(model, ranks, tmpl).divide();
     model.templates.at(tmpl) = std::move(t);
   }
-  if (std::none_of(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.cut.count > 1; }))
+  if (divided() == before)
     throw Error(Exit::usage,
                 fmt::format("parallel.tensor = {}: model {} has no pairs of linear maps that ranks could divide",
                             ranks.tensor, model.plugin),

@@ -34,9 +34,8 @@ static std::string coverage(const Transformed& transform, const Model& model) {
   uint64_t trained = 0, all = 0;
   for (const Parameter& p : model.params) {
     if (p.flags & of_reference) continue;
-    uint64_t count = 1;
-    for (uint32_t d = 0; d < p.desc.ndim; ++d) count *= static_cast<uint64_t>(p.desc.dims[d]);
-    all += count, trained += p.frozen ? 0 : count;
+    const auto n = static_cast<uint64_t>(count(p.whole()));
+    all += n, trained += p.frozen ? 0 : n;
     if (p.added_by != transform.name || !p.name.ends_with(ending)) continue;
     const std::string map = p.name.substr(0, p.name.size() - ending.size());
     ++maps[map.substr(map.rfind('.') + 1)];

@@ -9,6 +9,7 @@
 #include "core/plan/planner.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops_attention.h"
+#include "engine/ops_parallel.h"
 #include "engine/ops_step.h"
 #include "session/model/fp8.hpp"
 #include "session/planning/traffic.hpp"
@@ -144,7 +145,8 @@ double seconds_at_peak(const Model& model, const Target& target) {
   };
   // Tables that are only looked up, and parameters that no op reads, multiply nothing.
   const auto looks_up = [](const Op& op) {
-    return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_POSITIONS);
+    return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_EMBEDDING_PART) ||
+           op.id == std::string(ENG_OP_POSITIONS);
   };
   // Parameters, and their formats where they are read. The reference model, which has no backward, may have the same.
   std::map<std::pair<uint32_t, bool>, int32_t> multiplied;

@@ -17,6 +17,7 @@
 #include "session/model/reference.hpp"
 #include "session/model/tensor_parallel.hpp"
 #include "session/model/transforms.hpp"
+#include "session/model/vocabulary_parallel.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
@@ -70,12 +71,14 @@ static void check_blocks(const Model& model, const Section& section) {
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze, bool runs, const Offered& offered,
                    const std::vector<Transform>& transforms, const Loss& loss,
-                   const std::optional<Reference>& reference, int64_t head_rows, const Ranks& ranks) {
+                   const std::optional<Reference>& reference, const Target& target, int64_t head_rows,
+                   const Ranks& ranks, std::vector<std::string>& notes) {
   const std::string& name = section.string("plugin");
   try {
     return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss,
                        [&](Model& model) {
                          if (reference) add_reference(model, *reference);
+                         divide_vocabulary(model, ranks, target.host_memory(), notes);
                          pad_heads(model, head_rows);
                          divide_layers(model, ranks);
                          divide_sequences(model, ranks);
@@ -193,9 +196,10 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
   if (reference) reference->training = a.training;
   const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
-  Model out = trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, dtype,
-                    a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss,
-                    reference, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks());
+  Model out =
+      trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, dtype,
+            a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference,
+            s.target, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks(), notes);
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));

@@ -11,6 +11,12 @@ bool is_saved(const Tensor& t) {
   return !(t.flags & of_reference) && t.role != "gradient" && t.role != "site" && t.role != "activation";
 }
 
+static Columns columns_of(const Tensor& t) {
+  uint64_t row = 1;
+  for (uint32_t k = t.cut.dim; k < t.desc.ndim; ++k) row *= static_cast<uint64_t>(t.desc.dims[k]);
+  return {row / t.cut.count / t.cut.groups, t.cut.index, t.cut.count};
+}
+
 template <class Wanted>
 static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted) {
   std::vector<TensorShare> out;
@@ -20,13 +26,18 @@ static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
     const bool exported = t.role != kParameterRole || !(t.flags & ENG_PARAM_NOT_EXPORTED);
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id, exported}};
-    for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
-      if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
+    if (t.cut.dim > 0 || t.cut.groups > 1) share.columns = columns_of(t);
+    for (const HeldRange& e : t.ranges) {  // what follows in the tensor may lie elsewhere in memory
+      uint64_t first = e.first;
+      if (const Columns& c = share.columns; c.cut())
+        first = e.first / c.stride() * c.run + e.first % c.stride() - c.part * c.run;
+      if (auto& all = share.ranges; !all.empty() && all.back().end() == first)
         all.back().count += e.count;
       else
-        all.push_back({e.first, e.count});
-    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count * (t.divided ? 1 : plan.ranks.tensor);
-    share.divided = t.divided;
+        all.push_back({first, e.count});
+    }
+    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count * (t.cut.count > 1 ? 1 : plan.ranks.tensor);
+    share.divided = t.cut.count > 1;
     out.push_back(std::move(share));
   }
   return out;

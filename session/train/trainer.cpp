@@ -145,7 +145,7 @@ void Trainer::gather(const TensorSpec& spec, uint64_t first, uint64_t n, char* t
   constexpr uint64_t tile = uint64_t{1} << 20;  // bytes that ranks exchange at a time
   const Tensor& t = setup_.plan.tensors[spec.id];
   const Read read = reader();
-  if (single_rank() || (!t.part && !t.divided)) return read(spec, first, n, to);
+  if (single_rank() || (!t.part && t.cut.count == 1)) return read(spec, first, n, to);
   const uint64_t size = dtype_size(t.desc.dtype);
   struct Head {
     uint64_t first, count;

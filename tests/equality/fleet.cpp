@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "engine/ops.h"
+#include "engine/ops_parallel.h"
 
 namespace equality {
 namespace {
@@ -291,15 +291,19 @@ void Fleet::end(uint32_t r, size_t queue) {
   rank.queues[queue].pop_back();
 }
 
-// Changes dx among its outputs (loss, dx, ...).
+// Changes dx among the outputs of the head: (loss, dx, ...), or (dx, ...) of a divided one.
 void Fleet::spoil(uint32_t r, const Bound& bound) const {
-  if (!overflow_ || overflow_->rank != r || bound.call->op->id != std::string(ENG_OP_CROSS_ENTROPY_GRAD)) return;
+  if (!overflow_ || overflow_->rank != r) return;
+  const std::string id = bound.call->op->id;
+  const bool part = id == ENG_OP_VOCABULARY_GRAD;
+  if (!part && id != ENG_OP_CROSS_ENTROPY_GRAD) return;
   const auto* counters = reinterpret_cast<const int64_t*>(address(r, ranks_[r].plan->counters));
   if (counters[ENG_C_MICRO] != overflow_->micro) return;
-  const uint16_t half = bound.call->out[1].dtype == ENG_F16 ? 0x7c00 : 0x7f80;
+  const size_t dx = part ? 0 : 1;
+  const uint16_t half = bound.call->out[dx].dtype == ENG_F16 ? 0x7c00 : 0x7f80;
   const float wide = INFINITY;
-  const bool is_wide = bound.call->out[1].dtype == ENG_F32;
-  std::memcpy(bound.out[1].data, is_wide ? static_cast<const void*>(&wide) : &half,
+  const bool is_wide = bound.call->out[dx].dtype == ENG_F32;
+  std::memcpy(bound.out[dx].data, is_wide ? static_cast<const void*>(&wide) : &half,
               is_wide ? sizeof wide : sizeof half);
 }
 

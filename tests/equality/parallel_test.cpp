@@ -18,6 +18,9 @@ namespace {
 // Updates that follow gradients in proportion, so that rounding stays rounding.
 constexpr const char* sgd = "plugin = 'sgd'\nlearning_rate = 0.1\nmomentum = 0.9\n";
 
+// A path of rank 3, which no degree divides, beside every map.
+const std::string lora = "[[transforms]]\nplugin = 'lora'\nalpha = 8.0\ntargets = ['all-linear']\n";
+
 double largest(const std::vector<float>& values) {
   double out = 0;
   for (const float x : values) out = std::max(out, std::abs(double{x}));
@@ -82,9 +85,17 @@ TEST_CASE("ranks that divide the layers train what one rank trains") {
     const char* model;
     uint32_t world, tensor;
   };
-  for (const Case& c : {Case{"llama", 2, 2}, {"llama-heads", 4, 4}, {"qwen2", 2, 2}, {"opt", 2, 2}, {"qwen3", 2, 2}}) {
+  for (const Case& c : {Case{"llama", 2, 2},
+                        {"llama-tied", 2, 2},
+                        {"llama-heads", 4, 4},
+                        {"qwen2", 2, 2},
+                        {"opt", 2, 2},
+                        {"qwen3", 2, 2},
+                        {"moe", 2, 2},
+                        {"mamba", 4, 4}}) {
     Group group;
     group.model = c.model, group.world = c.world, group.tensor = c.tensor;
+    if (c.model == std::string("llama-tied")) group.z_loss = 0.01, group.packed = true;  // with loss weights
     group.optimizer = sgd, group.accumulate = 2, group.steps = 0;
     INFO(describe(group));
     // They begin with the same bits.
@@ -102,6 +113,10 @@ TEST_CASE("a divided model has the same bits with every strategy, recomputation,
   CHECK(distance(trained_divided(undivided(group)), divided) > 0);
   group.optimizer = Group().optimizer, group.packed = true, group.reduce_per_step = true;
   all_equal(group, {draws[0], draws[3]});
+  for (const char* model : {"moe", "mamba"}) {
+    group = Group(), group.world = 4, group.tensor = 2, group.model = model;
+    all_equal(group, {draws[0], draws[3], draws[4]});
+  }
 }
 
 TEST_CASE("16 bits and loss scales work on divided layers") {
@@ -115,6 +130,37 @@ TEST_CASE("16 bits and loss scales work on divided layers") {
     CHECK(numbers(divided, "losses")[0] ==
           Approx(numbers(trained_divided(undivided(group)), "losses")[0]).epsilon(0.01));
   }
+}
+
+TEST_CASE("low-rank paths beside divided maps train what they train beside whole ones") {
+  struct Case {
+    const char* model;
+    uint32_t world, tensor;
+    const char* options;
+  };
+  for (const Case& c : {Case{"llama", 2, 2, "rank = 3\n"},
+                        {"llama-heads", 4, 4, "rank = 3\n"},
+                        {"opt", 2, 2, "rank = 3\n"},
+                        {"mamba", 2, 2, "rank = 3\n"},
+                        {"qwen2", 2, 2, "rank = 3\ndropout = 0.3\n"},
+                        {"qwen2", 2, 2, "rank = 3\ndora = true\n"},
+                        {"llama-heads", 4, 4, "rank = 3\ndora = true\ndropout = 0.2\nfreeze = false\n"}}) {
+    Group group;
+    group.model = c.model, group.world = c.world, group.tensor = c.tensor;
+    group.transforms = lora + c.options;
+    group.optimizer = sgd, group.accumulate = 2, group.steps = 0;
+    INFO(describe(group) << c.options);
+    CHECK(difference(trained_divided(undivided(group)), trained_divided(group)) == "");
+    group.steps = 5;
+    const Result one = trained_divided(undivided(group)), divided = trained_divided(group);
+    CHECK(distance(one, divided) > 0);
+    // The paths were trained: every B began as zero.
+    for (const auto& [name, values] : one.tensors)
+      if (name.rfind("parameter", 0) == 0 && name.find("lora_B") != std::string::npos) CHECK(largest(values) > 0);
+  }
+  Group group;
+  group.world = 4, group.tensor = 2, group.transforms = lora + "rank = 4\ndora = true\ndropout = 0.1\n";
+  all_equal(group, draws);
 }
 
 TEST_CASE("each tensor counts once in the norm, and an overflow of one rank ends the step of all") {
@@ -142,13 +188,20 @@ TEST_CASE("a rank holds its part of divided tensors only, and sends the sums of 
   const eng::Tensor& up = *a.find("model.layers.1.mlp.up_proj.weight", "parameter");
   REQUIRE(up.ranges.size() == 1);
   CHECK(up.ranges[0].first == 80 * 64);
-  // Two sums in the forward and two in the backward of each layer, each sent once: 2 layers, (2, 6, 64) f32.
+  // A rank has half of the 48 rows of the vocabulary.
+  const eng::Tensor& head = *a.find("lm_head.weight", "parameter");
+  CHECK(head.desc.dims[0] == 48);
+  REQUIRE(head.ranges.size() == 1);
+  CHECK((head.ranges[0].first == 24 * 64 && head.ranges[0].count == 24 * 64));
+  CHECK(a.find("model.embed_tokens.weight", "parameter")->ranges[0].count == 24 * 64);
+  // Two sums in the forward and two in the backward of each layer, each sent once: 2 layers, (2, 6, 64) f32. One of
+  // what the embedding looks up, and one of the gradient of what the head reads.
   uint64_t sums = 0;
   const eng::Segment& step = a.program("train").segments[0];
   for (const eng::Action& action : step.actions)
     sums +=
         a.calls[action.call].op->id == std::string("eng.fold/1") && a.labels[action.label].phase != eng::Phase::norm;
-  CHECK(sums == 8);
+  CHECK(sums == 10);
 }
 
 TEST_CASE("layers that cannot be divided are refused with the reason") {
@@ -160,16 +213,16 @@ TEST_CASE("layers that cannot be divided are refused with the reason") {
   group.world = 3, group.tensor = 3, group.model = "llama";
   CHECK_THAT(refusal(group), Contains("parallel.tensor = 3 does not divide"));
   group = Group(), group.tensor = 2;
-  for (const char* model : {"mamba", "moe"}) {
+  for (const char* model : {"mamba2", "hybrid"}) {
     group.model = model;
     CHECK_THAT(refusal(group), Contains("parallel.tensor = 2"));
   }
   group.model = "llama", group.optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n";
   CHECK_THAT(refusal(group), Contains("whole or in blocks"));
   group.optimizer = Group().optimizer;
-  group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ntargets = ['*.q_proj']\n";
-  CHECK_THAT(refusal(group), Contains("does not work with [[transforms]]"));
-  group.transforms = "";
+  group.transforms = lora + "rank = 4\n", group.precision = "bf16\nfrozen = 'int8'";
+  CHECK_THAT(refusal(group), Contains("which precision.frozen packs"));
+  group.precision = "fp32", group.transforms = "";
   CHECK_THAT(refusal(group, {.observe = true}), Contains("does not work with [[observers]]"));
 }
 

@@ -63,6 +63,12 @@ TEST_CASE("lengths of rows of W + scale B A are those of plain sums, with any nu
     device.kernels = dora_kernels("reference");
     CHECK(distance(device.run(norm_op, {w, a, b}, {desc(out, {rows})}, {real("scale", 0.5)})[0], wanted) > 1e-3);
     CHECK_THROWS_AS(device.run(norm_op, {w, b, a}, {desc(out, {rows})}, {real("scale", 1)}), Failure);
+    // Squares, which ranks with some of the columns add up.
+    const Tensor squares =
+        device.run(norm_op, {w, a, b}, {desc(out, {rows})}, {real("scale", 0.75), {"squares", 1, 0}})[0];
+    Tensor roots(ENG_F64, {rows});
+    for (int64_t i = 0; i < rows; ++i) roots.put(i, std::sqrt(squares.at(i)));
+    CHECK(distance(roots, wanted) < tolerance);
   }
 }
 
@@ -97,6 +103,12 @@ TEST_CASE("the gradients of scaled rows are central differences, and a constant 
   Tensor wrong = norm;
   wrong.put(3, norm.at(3) * 1.01);
   CHECK(distance(device.run(gradient_op, {dy, z, wrong}, {desc(ENG_F64, {70})})[0], dm) > 1e-4);
+  // Squares of the lengths give the same.
+  Tensor square = norm;
+  for (int64_t k = 0; k < 70; ++k) square.put(k, norm.at(k) * norm.at(k));
+  const eng_attr squares = {"squares", 1, 0};
+  CHECK(distance(device.run(magnitude_op, {dy, m, square}, {desc(ENG_F64, dims)}, {squares})[0], dz) < 1e-14);
+  CHECK(distance(device.run(gradient_op, {dy, z, square}, {desc(ENG_F64, {70})}, {squares})[0], dm) < 1e-14);
 }
 
 TEST_CASE("narrow types are those of f64, rounded; a row without a direction gives 0") {

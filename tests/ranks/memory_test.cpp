@@ -128,6 +128,12 @@ TEST_CASE("peak memory of ranks", "[ranks][.slow]") {
   }
 }
 
+TEST_CASE("peak memory of ranks that divide a model", "[ranks][.slow]") {
+  const double whole = peak_of({"zero.plugin=none"}).measured,
+               divided = peak_of({"zero.plugin=none", "parallel.tensor=2"}).measured;
+  CHECK(divided < whole);
+}
+
 TEST_CASE("peak memory of ranks in bf16_sr", "[ranks][.slow]") {
   peak_of({"zero.plugin=zero2", "precision.plugin=bf16_sr"});
   peak_of({"zero.plugin=zero3", "precision.plugin=bf16_sr", "precision.gradients=bf16"});

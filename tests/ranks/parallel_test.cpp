@@ -8,11 +8,21 @@ using namespace cli;
 
 namespace {
 
-const std::string sizes =
+const std::string llama =
     "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
-    "num_attention_heads = 4\nnum_key_value_heads = 4\n[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
+    "num_attention_heads = 4\nnum_key_value_heads = 4\n";
+const std::string experts =
+    "[model]\nplugin = 'qwen3_moe'\nvocab_size = 256\nhidden_size = 32\nmoe_intermediate_size = 24\n"
+    "num_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 4\nnum_experts = 4\n"
+    "num_experts_per_tok = 2\n";
+const std::string mamba =
+    "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\n"
+    "time_step_rank = 4\n";
+const std::string rest =
+    "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
     "[train]\nmicro_batch = 4\nsequence_length = 16\neval_every = 3\n"
     "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
+const std::string sizes = llama + rest;
 
 Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
   args.insert(args.begin(), "run");
@@ -74,9 +84,11 @@ TEST_CASE("a checkpoint of divided layers goes on with any degree", "[ranks][.sl
 }
 
 TEST_CASE("divided layers start from and export the files of whole models", "[ranks][.slow]") {
+  const std::string model = GENERATE(llama, experts, mamba);
+  INFO(model);
   Scratch scratch;
   scratch.config();
-  scratch.write("divided.toml", sizes);
+  scratch.write("divided.toml", model + rest);
   const std::string still = "optimizer.learning_rate=1e-30";
   ran(scratch, {"divided.toml", "--out", "whole", "train.steps=3"}, 1);
   REQUIRE(engine(scratch, {"ckpt", "export", "whole", "--to", "hf"}).exit == 0);
@@ -102,6 +114,59 @@ TEST_CASE("divided layers start from and export the files of whole models", "[ra
   const Result text = engine(scratch, {"generate", "trained", "a", "--tokens", "4"});
   INFO(text.err);
   CHECK(text.exit == 0);
+}
+
+TEST_CASE("adapters of divided layers are those of whole ones", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("divided.toml", sizes);
+  ran(scratch, {"divided.toml", "--out", "base", "train.steps=3"}, 1);
+  REQUIRE(engine(scratch, {"ckpt", "export", "base", "--to", "hf"}).exit == 0);
+  scratch.write("lora.toml", sizes +
+                                 "[adapter]\nplugin = 'lora'\nrank = 3\ntargets = ['all-linear']\ndora = true\n"
+                                 "dropout = 0.1\n");
+  const auto run = [&](const std::string& name, const std::string& target, uint32_t ranks, uint32_t tensor, int steps,
+                       Args more = {}) {
+    Args args = {target, "parallel.tensor=" + std::to_string(tensor), "train.steps=" + std::to_string(steps),
+                 "train.micro_batch=" + std::to_string(4 * tensor / ranks)};
+    if (target == "lora.toml") args.insert(args.end(), {"--out", name, "model.from=hf"});
+    args.insert(args.end(), more.begin(), more.end());
+    ran(scratch, args, ranks);
+  };
+  run("whole", "lora.toml", 1, 1, 6);
+  run("two", "lora.toml", 2, 2, 3);
+  fs::copy(scratch / "two", scratch / "four", fs::copy_options::recursive);
+  for (const auto& [name, ranks, tensor] : {std::tuple("two", 2u, 2u), {"four", 4u, 4u}}) {
+    run(name, name, ranks, tensor, 6);
+    near(scratch / name, scratch / "whole", "loss");
+    near(scratch / name, scratch / "whole", "grad_norm");
+  }
+  // Any degree writes and reads the same files of PEFT.
+  REQUIRE(engine(scratch, {"ckpt", "export", "whole", "--to", "peft", "--format", "peft"}).exit == 0);
+  run("again", "lora.toml", 2, 2, 1,
+      {"model.adapter=peft", "optimizer.learning_rate=1e-30", "schedule.warmup_steps=0"});
+  REQUIRE(engine(scratch, {"ckpt", "export", "again", "--to", "peft2", "--format", "peft"}).exit == 0);
+  CHECK(read(scratch / "peft" / "adapter_model.safetensors") == read(scratch / "peft2" / "adapter_model.safetensors"));
+  REQUIRE(engine(scratch, {"ckpt", "export", "two", "--to", "peft3", "--format", "peft"}).exit == 0);
+  CHECK(read(scratch / "peft3" / "adapter_config.json") == read(scratch / "peft" / "adapter_config.json"));
+}
+
+TEST_CASE("a vocabulary that ranks do not divide stays whole, and is named", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("divided.toml", sizes);
+  const auto plan = [&](const char* rows) {
+    const Result result = engine(scratch, {"plan", "divided.toml", "parallel.tensor=2", rows});
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    return result.out + result.err;
+  };
+  const std::string odd = plan("model.vocab_size=257");
+  CHECK(has(odd, "parallel.tensor leaves lm_head.weight whole: 2 ranks do not divide its 257 rows"));
+  CHECK(has(odd, "2 ranks divide 14 of 21 tensors"));
+  const std::string even = plan("model.vocab_size=256");
+  CHECK_FALSE(has(even, "whole"));
+  CHECK(has(even, "2 ranks divide 16 of 21 tensors"));
 }
 
 TEST_CASE("ranks that the degree does not divide are refused before they start", "[ranks]") {

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "../../common/documents.hpp"
+#include "engine/ops_parallel.h"
 #include "simd/select.hpp"
 
 namespace cpu {
@@ -30,15 +31,17 @@ void sort_rows(const int32_t* keys, int64_t offset, int64_t n, int64_t v, int32_
   }
   for (int64_t i = 0; i < n; ++i) order[ends[keys[i] + offset]++] = static_cast<int32_t>(i);
 }
-// The columns first .. last - 1 of table (v, h) = acc + the rows of dy of each key, after sort_rows.
+// The columns first .. last - 1 of table (v, h) = acc + the rows of dy of each key, after sort_rows with `others` keys
+// more, which are left out.
 template <class T, class Sum>
 void sum_sorted(const simd_table& simd, const T* dy, const int32_t* space, int64_t v, int64_t h, const Sum* acc,
-                Sum* table, int64_t first, int64_t last) {
+                Sum* table, int64_t first, int64_t last, int64_t others = 0) {
   for (int64_t key = 0; key < v; ++key) {
     const int32_t begin = key ? space[key - 1] : 0, count = space[key] - begin;
     const Sum* from = acc ? acc + key * h : nullptr;
     if (count == 0 && from == table + key * h) continue;
-    sum_rows(simd, row_sums<T, Sum>{dy, space + v + begin, count, h, from, table + key * h, true}, first, last);
+    const int32_t* const rows = space + v + others + begin;
+    sum_rows(simd, row_sums<T, Sum>{dy, rows, count, h, from, table + key * h, true}, first, last);
   }
 }
 
@@ -48,12 +51,16 @@ void check_shapes(const eng_desc& tokens, const eng_desc& table, const eng_desc&
   need(columns(y) == table.dims[1] && rows(y) == elements(tokens), "the shapes of tokens, rows and table do not match");
 }
 
+// `part`: of the table are only the rows from `first` on; tokens of others have zeros.
+template <bool part>
 struct Embedding {
-  static constexpr const char* op = ENG_OP_EMBEDDING;
+  static constexpr const char* op = part ? ENG_OP_EMBEDDING_PART : ENG_OP_EMBEDDING;
+  static constexpr uint32_t flags = part ? ENG_KERNEL_EXACT : 0;
   unsigned threads;
-  int64_t n, v, h, bytes;  // bytes of a row
+  int64_t n, v, h, first_row, bytes;  // bytes of a row
 
   static void check(const Call& c) {
+    if (part) need(c.integer("first") >= 0, "first must be at least 0");
     need_counts(c, 2, 2, 1, 1);
     need_float(c.in[1], "the table");
     need_same_type(c.in[1], c.out[0], "the table and its rows");
@@ -64,14 +71,19 @@ struct Embedding {
         n(elements(c.in[0])),
         v(c.in[1].dims[0]),
         h(c.in[1].dims[1]),
+        first_row(part ? c.integer("first") : 0),
         bytes(h * dtype_size(c.in[1].dtype)) {}
   void run(const Args& args) const {
     const int32_t* tokens = args.in<int32_t>(0);
     const char* table = args.in<char>(1);
     char* y = args.out<char>(0);
-    need_tokens(tokens, n, v);
+    if (!part) need_tokens(tokens, n, v);
     in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) std::memcpy(y + i * bytes, table + tokens[i] * bytes, size_t(bytes));
+      for (int64_t i = first; i < last; ++i)
+        if (const int64_t row = tokens[i] - first_row; !part || (row >= 0 && row < v))
+          std::memcpy(y + i * bytes, table + row * bytes, size_t(bytes));
+        else
+          std::memset(y + i * bytes, 0, size_t(bytes));
     });
   }
 };
@@ -81,12 +93,13 @@ struct Embedding {
 //
 // From 16-bit rows, an element must be summed in f32 before it is rounded, so all rows of one token have to come
 // together: the workspace holds the positions sorted by token, those of a token in their order.
+template <bool part>
 struct EmbeddingGrad {
-  static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
+  static constexpr const char* op = part ? ENG_OP_EMBEDDING_PART_GRAD : ENG_OP_EMBEDDING_GRAD;
   const simd_table& simd;
   unsigned threads;
   int32_t type, sums;
-  int64_t n, v, h;
+  int64_t n, v, h, first_row;
 
   static void check(const Call& c) {
     need_counts(c, 2, 3, 1, 1);
@@ -98,7 +111,9 @@ struct EmbeddingGrad {
   }
   static uint64_t workspace(const Call& c) {
     if (c.in[1].dtype == ENG_F32) return 0;
-    return static_cast<uint64_t>(c.out[0].dims[0] + elements(c.in[0])) * sizeof(int32_t);
+    // With parts, also a place for the tokens of other rows, and the rows of all.
+    const int64_t more = part ? 1 + elements(c.in[0]) : 0;
+    return static_cast<uint64_t>(c.out[0].dims[0] + elements(c.in[0]) + more) * sizeof(int32_t);
   }
   EmbeddingGrad(const Call& c, void* device)
       : simd(simd_for(device)),
@@ -107,13 +122,23 @@ struct EmbeddingGrad {
         sums(c.out[0].dtype),
         n(elements(c.in[0])),
         v(c.out[0].dims[0]),
-        h(c.out[0].dims[1]) {}
+        h(c.out[0].dims[1]),
+        first_row(part ? c.integer("first") : 0) {}
   void run(const Args& args) const {
-    need_tokens(args.in<int32_t>(0), n, v);
+    const int32_t* tokens = args.in<int32_t>(0);
+    if (!part) need_tokens(tokens, n, v);
     if (type == ENG_F32) return run_f32(args);
-    sort_rows(args.in<int32_t>(0), 0, n, v, args.scratch<int32_t>());
+    int32_t* const space = args.scratch<int32_t>();
+    if (part) {
+      int32_t* const mine = space + keys() + n;
+      for (int64_t i = 0; i < n; ++i) mine[i] = static_cast<int32_t>(owned(tokens[i]) ? tokens[i] - first_row : v);
+      tokens = mine;
+    }
+    sort_rows(tokens, 0, n, keys(), space);
     by_types(type, sums, [&]<class T, class Sum>(T, Sum) { run_sorted<T, Sum>(args); });
   }
+  bool owned(int64_t token) const { return !part || (token >= first_row && token < first_row + v); }
+  int64_t keys() const { return v + part; }  // the last: tokens of other rows
 
   template <class T, class Sum>
   void run_sorted(const Args& args) const {
@@ -121,7 +146,7 @@ struct EmbeddingGrad {
     const Sum* acc = args.in<Sum>(2);
     Sum* table = args.out<Sum>(0);
     in_ranges(threads, h, n + v, 32, [&](int64_t first, int64_t last) {
-      sum_sorted(simd, dy, args.scratch<int32_t>(), v, h, acc, table, first, last);
+      sum_sorted(simd, dy, args.scratch<int32_t>(), v, h, acc, table, first, last, part);
     });
   }
   void run_f32(const Args& args) const {
@@ -138,7 +163,8 @@ struct EmbeddingGrad {
       });
     in_ranges(threads, h, n, 16, [&](int64_t first, int64_t last) {
       for (int64_t i = 0; i < n; ++i) {
-        float* row = table + tokens[i] * h + first;
+        if (!owned(tokens[i])) continue;
+        float* row = table + (tokens[i] - first_row) * h + first;
         simd.f32.add(row, dy + i * h + first, row, last - first);
       }
     });
@@ -254,8 +280,9 @@ struct PositionsGrad {
 
 }  // namespace
 
-extern const eng_kernel* const embedding_kernels[] = {&kernel<Embedding>, &kernel<EmbeddingGrad>, &kernel<Positions>,
-                                                      &kernel<PositionsGrad>};
+extern const eng_kernel* const embedding_kernels[] = {
+    &kernel<Embedding<false>>,    &kernel<Embedding<true>>, &kernel<EmbeddingGrad<false>>,
+    &kernel<EmbeddingGrad<true>>, &kernel<Positions>,       &kernel<PositionsGrad>};
 extern const uint32_t embedding_kernel_count = std::size(embedding_kernels);
 
 }  // namespace cpu

@@ -30,8 +30,9 @@ CPU_KERNEL_FAMILY(init)
 CPU_KERNEL_FAMILY(add)
 CPU_KERNEL_FAMILY(fold)
 CPU_KERNEL_FAMILY(cast)
-CPU_KERNEL_FAMILY(layout)  // reshape, transpose, split, concat
-CPU_KERNEL_FAMILY(packed)  // pack, unpack
+CPU_KERNEL_FAMILY(layout)      // reshape, transpose, split, concat
+CPU_KERNEL_FAMILY(packed)      // pack, unpack
+CPU_KERNEL_FAMILY(vocabulary)  // vocabulary_scores, vocabulary_loss, vocabulary_grad
 
 #undef CPU_KERNEL_FAMILY
 

@@ -79,6 +79,7 @@ eng_status start(const eng_host* host, eng_error*) {
     add(cpu::cast_kernels, cpu::cast_kernel_count);
     add(cpu::layout_kernels, cpu::layout_kernel_count);
     add(cpu::packed_kernels, cpu::packed_kernel_count);
+    add(cpu::vocabulary_kernels, cpu::vocabulary_kernel_count);
     table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};
     return ENG_OK;
   } catch (...) {

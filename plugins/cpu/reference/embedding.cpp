@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // embedding and positions, and their gradients.
+#include "engine/ops_parallel.h"
 #include "reference.hpp"
 
 namespace reference {
@@ -12,11 +13,15 @@ void expect_tokens(const int32_t* tokens, int64_t n, int64_t vocabulary) {
                                         " is outside the table of " + std::to_string(vocabulary) + " rows"};
 }
 
+// `part`: of the table are only the rows from `first` on; tokens of others have zeros.
+template <bool part>
 struct Embedding {
-  static constexpr const char* op = ENG_OP_EMBEDDING;
+  static constexpr const char* op = part ? ENG_OP_EMBEDDING_PART : ENG_OP_EMBEDDING;
+  static constexpr uint32_t flags = part ? ENG_KERNEL_EXACT : 0;
   Call c;
+  int64_t first;
 
-  explicit Embedding(const Call& call) : c(call) {}
+  explicit Embedding(const Call& call) : c(call), first(part ? c.integer("first") : 0) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
     expect_types(c, 2, {1}, 1, {0});
@@ -29,18 +34,23 @@ struct Embedding {
       const int64_t N = elements(c.in[0]), V = c.in[1].dims[0], H = columns(c.in[1]);
       const int32_t* tokens = a.in<int32_t>(0);  // (N)
       const T* table = a.in<T>(1);               // (V, H)
-      expect_tokens(tokens, N, V);
-      for (int64_t i = 0; i < N; ++i)
-        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = table[tokens[i] * H + h];
+      if (!part) expect_tokens(tokens, N, V);
+      for (int64_t i = 0; i < N; ++i) {
+        const int64_t row = tokens[i] - first;
+        const bool own = !part || (row >= 0 && row < V);
+        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = own ? table[row * H + h] : T(0);
+      }
     });
   }
 };
 
+template <bool part>
 struct EmbeddingGrad {
-  static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
+  static constexpr const char* op = part ? ENG_OP_EMBEDDING_PART_GRAD : ENG_OP_EMBEDDING_GRAD;
   Call c;
+  int64_t first;
 
-  explicit EmbeddingGrad(const Call& call) : c(call) {}
+  explicit EmbeddingGrad(const Call& call) : c(call), first(part ? c.integer("first") : 0) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
     expect_types(c, 3, {1}, 1, {});
@@ -57,12 +67,12 @@ struct EmbeddingGrad {
       const T* dy = a.in<T>(1);                  // (N, H)
       const Reals acc(c, a, 2);                  // (V, H)
       const RealsOut dtable(c, a, 0);            // (V, H)
-      expect_tokens(tokens, N, V);
+      if (!part) expect_tokens(tokens, N, V);
       for (int64_t v = 0; v < V; ++v)
         for (int64_t h = 0; h < H; ++h) {
           double sum = acc ? acc[v * H + h] : 0.0;
           for (int64_t i = 0; i < N; ++i)
-            if (tokens[i] == v) sum += double(dy[i * H + h]);
+            if (tokens[i] - first == v) sum += double(dy[i * H + h]);
           dtable.set(v * H + h, sum);
         }
     });
@@ -146,8 +156,9 @@ struct PositionsGrad {
 }  // namespace
 
 void add_embedding(List& list) {
-  list.insert(list.end(), {&common::kernel<Embedding>, &common::kernel<EmbeddingGrad>, &common::kernel<Positions>,
-                           &common::kernel<PositionsGrad>});
+  list.insert(list.end(), {&common::kernel<Embedding<false>>, &common::kernel<Embedding<true>>,
+                           &common::kernel<EmbeddingGrad<false>>, &common::kernel<EmbeddingGrad<true>>,
+                           &common::kernel<Positions>, &common::kernel<PositionsGrad>});
 }
 
 }  // namespace reference

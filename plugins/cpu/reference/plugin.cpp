@@ -115,7 +115,7 @@ const eng_kernels* all_kernels() {
     List l;
     for (auto add : {add_matrix, add_embedding, add_norm, add_layer_norm, add_rope, add_attention, add_sequence,
                      add_gated, add_activation, add_cast, add_dropout, add_cross_entropy, add_step, add_optimizer,
-                     add_init, add_layout, add_packed, add_fp8})
+                     add_init, add_layout, add_packed, add_fp8, add_vocabulary})
       add(l);
     return l;
   }();

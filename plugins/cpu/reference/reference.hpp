@@ -45,6 +45,7 @@ void add_optimizer(List&);
 void add_init(List&);
 void add_layout(List&);
 void add_packed(List&);
+void add_vocabulary(List&);
 
 inline void expect(bool ok, const char* rule) {
   if (!ok) throw Error{ENG_INVALID, rule};

@@ -222,6 +222,34 @@ TEST_CASE("checkpoint: ranges of one tensor fill it exactly once", "[checkpoint]
   CHECK_THAT(text({{0, 6}, {UINT64_MAX - 2, 0}}), Catch::Contains("are in no range"));
 }
 
+TEST_CASE("checkpoint: parts of columns fill a tensor exactly once", "[checkpoint]") {
+  struct Part {
+    Range own;
+    Columns columns;
+  };
+  const auto text = [](const std::vector<Part>& parts) {  // of a tensor (2, 6)
+    Manifest manifest;
+    manifest.files = {{"model-00000.safetensors", 100, ""}};
+    manifest.tensors = {{{"w", "parameter", ENG_U8, {2, 6}}, {}}};
+    for (const Part& p : parts)
+      manifest.tensors[0].ranges.push_back({p.own, "model-00000.safetensors", "w", "", p.columns});
+    return refusal(Exit::checkpoint, [&] {
+      check_manifest(manifest, "here");
+      if (part_text(manifest).find("[3,1,2]") == std::string::npos) throw Error(Exit::checkpoint, "not written");
+    });
+  };
+  CHECK(text({{{0, 6}, {3, 1, 2}}, {{4, 2}, {3, 0, 2}}, {{0, 4}, {3, 0, 2}}}) == "accepted");
+  CHECK_THAT(text({{{0, 6}, {3, 1, 2}}, {{0, 4}, {3, 0, 2}}}), Catch::Contains("columns of part 0 are in no range"));
+  CHECK_THAT(text({{{0, 6}, {3, 0, 2}}}), Catch::Contains("columns of part 1 are in no range"));
+  CHECK_THAT(text({{{0, 6}, {3, 1, 2}}}), Catch::Contains("columns of part 0 are in no range"));
+  CHECK_THAT(text({{{0, 6}, {3, 0, 2}}, {{0, 6}, {3, 0, 2}}}), Catch::Contains("element 0 is in two ranges"));
+  CHECK_THAT(text({{{0, 6}, {3, 0, 2}}, {{0, 6}, {3, 2, 2}}}), Catch::Contains("part 2 of 2"));
+  CHECK_THAT(text({{{0, 6}, {3, 0, 2}}, {{0, 6}, {2, 1, 2}}}), Catch::Contains("in two ways"));
+  CHECK_THAT(text({{{0, 6}, {0, 0, 2}}, {{0, 6}, {0, 1, 2}}}), Catch::Contains("have no 2 parts"));
+  CHECK_THAT(text({{{0, 6}, {4, 0, 2}}, {{0, 6}, {4, 1, 2}}}), Catch::Contains("have no 2 parts"));
+  CHECK_THAT(text({{{0, 6}, {UINT64_MAX, 0, 2}}, {{0, 6}, {UINT64_MAX, 1, 2}}}), Catch::Contains("have no 2 parts"));
+}
+
 TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;

@@ -23,7 +23,7 @@ namespace ranks_test {
 namespace {
 
 // The division of the elements of a tensor over the ranks.
-enum class Hold { replicated, pieces, uneven, pairs };
+enum class Hold { replicated, pieces, uneven, pairs, columns };
 
 // A larger sample: tensors that pieces and parts cut in many places.
 Sample large(unsigned salt = 0) {
@@ -31,6 +31,7 @@ Sample large(unsigned salt = 0) {
   s.add("model.layers.0.weight", "parameter", ENG_F32, {31, 17}, salt);
   s.add("model.layers.0.weight", "exp_avg", ENG_BF16, {31, 17}, salt);
   s.add("model.layers.1.weight", "parameter", ENG_U8, {1009}, salt);
+  s.add("model.layers.1.weight", "exp_avg", ENG_F32, {5, 12}, salt);
   return s;
 }
 
@@ -44,6 +45,12 @@ std::vector<TensorShare> shares(const Sample& sample, Hold hold, const Peers& p)
     } else if (hold == Hold::uneven) {  // rank 0 has nothing, the last one nearly all
       const uint64_t each = std::min<uint64_t>(3, all / p.size), first = p.rank ? (p.rank - 1) * each : 0;
       if (p.rank) t.ranges = {{first, p.rank + 1 == p.size ? all - first : each}};
+    } else if (const uint32_t cut = p.size % 2 ? p.size : 2;
+               hold == Hold::columns && t.shape.size() == 2 && all && t.shape[1] % cut == 0) {
+      // By columns, and those of one part in pieces of 3 elements of the part.
+      t.columns = {uint64_t(t.shape[1]) / cut, p.rank % cut, cut}, t.divided = true;
+      for (uint64_t at = 3 * (p.rank / cut); at < all / cut; at += 3 * (p.size / cut))
+        t.ranges.push_back({at, std::min<uint64_t>(3, all / cut - at)});
     } else {
       // Pieces of 5 elements a rank, as a sharded home holds them; in pairs, two ranks hold the same.
       const uint32_t parts = hold == Hold::pairs && p.size % 2 == 0 ? p.size / 2 : p.size, index = p.rank % parts;
@@ -59,11 +66,12 @@ std::vector<TensorShare> shares(const Sample& sample, Hold hold, const Peers& p)
 // A rank's part, as bytes; reading anything else is an error.
 Read read_own(const Sample& sample, const std::vector<TensorShare>& mine) {
   return [&sample, &mine](const TensorSpec& t, uint64_t first, uint64_t count, void* host) {
+    bool held = false;
     for (const TensorShare& s : mine)
       if (s.name == t.name && s.role == t.role)
-        for (const Range& r : s.ranges)
-          if (r.first <= first && first + count <= r.first + r.count) return sample.read()(t, first, count, host);
-    throw std::runtime_error("this rank does not hold it");
+        s.each_range([&](const Range& r) { held = held || (r.first <= first && first + count <= r.end()); });
+    if (!held) throw std::runtime_error("this rank does not hold it");
+    sample.read()(t, first, count, host);
   };
 }
 
@@ -80,18 +88,18 @@ void check_load(const fs::path& from, const Sample& sample, int64_t step, Hold h
   for (const TensorShare& t : mine) {
     const uint64_t size = dtype_size(t.dtype);
     std::vector<int> times(element_count(t.shape, ""));
-    for (const Range& r : t.ranges) {
+    t.each_range([&](const Range& r) {
       for (uint64_t i = r.first; i < r.first + r.count; ++i) ++times[i];
       if (filled.bytes[Sample::key(t)].compare(r.first * size, r.count * size, sample.bytes.at(Sample::key(t)),
                                                r.first * size, r.count * size) != 0)
         throw Error(Exit::bug, "bytes of " + Sample::key(t));
-    }
+    });
     if (!t.ranges.empty() && filled.times[Sample::key(t)] != times) throw Error(Exit::bug, "filled " + Sample::key(t));
     if (t.ranges.empty() && filled.times.count(Sample::key(t))) throw Error(Exit::bug, "not asked for");
   }
 }
 
-const Hold holds[] = {Hold::replicated, Hold::pieces, Hold::uneven, Hold::pairs};
+const Hold holds[] = {Hold::replicated, Hold::pieces, Hold::uneven, Hold::pairs, Hold::columns};
 
 // A disk that fails, or a process that dies, at one call of one rank.
 struct Fault {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/engine/plugin_test/calls.hpp"
+#include "tools/engine/plugin_test/draw.hpp"
 
-#include <cmath>
 #include <map>
 
 #include "engine/ops_attention.h"
@@ -10,67 +9,6 @@
 
 namespace eng::plugin_test {
 namespace {
-
-// A call while it is made up.
-struct Draw {
-  Random& random;
-  int32_t f;  // the type of floats
-  const Forward& forward;
-  std::vector<Array> in;
-  std::vector<Attr> attrs;
-  uint32_t form = 0;  // see forms_of
-  int64_t b = 1, t = 1;
-  int32_t out_dtype = 0;  // of init ops
-
-  int64_t pick(int64_t low, int64_t high) { return plugin_test::pick(random, low, high); }
-  bool flip() { return random() % 2; }
-  // Sizes around those at which vectors, tiles and chunks end.
-  int64_t width() {
-    static const int64_t some[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 65, 96, 130};
-    return some[random() % std::size(some)];
-  }
-  eng_desc desc(std::initializer_list<int64_t> dims) { return make_desc(f, dims); }
-  void floats(std::initializer_list<int64_t> dims, double std = 1) { in.push_back(normal(random, desc(dims), std)); }
-  void f32(std::initializer_list<int64_t> dims) { in.push_back(normal(random, make_desc(wide(f), dims))); }
-  // Whole numbers: their sums are the same in any order, so their signs are too.
-  void wholes(std::initializer_list<int64_t> dims) { in.push_back(integers(random, desc(dims), -2, 2)); }
-  void like(size_t k) { in.push_back(normal(random, in[k].desc)); }
-  void absent() { in.emplace_back(); }
-  void maybe(std::initializer_list<int64_t> dims) { flip() ? floats(dims) : absent(); }
-  void tokens(int64_t below) { in.push_back(integers(random, make_desc(ENG_I32, {b, t}), 0, below - 1)); }
-  void whole(const char* key, int64_t value) { attrs.push_back({key, value, 0}); }
-  void real(const char* key, double value) { attrs.push_back({key, 0, value}); }
-  Array& counters(int64_t position = 0) {
-    in.emplace_back(make_desc(ENG_I64, {ENG_C_COUNT}));
-    int64_t* c = in.back().as<int64_t>();
-    c[ENG_C_STEP] = pick(1, 9), c[ENG_C_UPDATES] = pick(0, 3), c[ENG_C_MICRO] = pick(0, 2),
-    c[ENG_C_POSITION] = position;
-    return in.back();
-  }
-  float* scalars() {
-    in.emplace_back(make_desc(ENG_F32, {ENG_S_COUNT}));
-    float* s = in.back().as<float>();
-    s[ENG_S_INV_TOKENS] = 0.125f, s[ENG_S_LOSS_SCALE] = 1, s[ENG_S_CLIP] = 0.5f, s[ENG_S_OK] = 1, s[ENG_S_LR] = 0.01f;
-    s[ENG_S_LR + 1] = 0.19f, s[ENG_S_LR + 2] = 0.3f;
-    return s;
-  }
-  void rows() { b = pick(1, 3), t = width() % 40 + (form ? 4 : 1); }
-  // The weight of a head (rows, h) for v ids, with `more` rows of zeros behind theirs. Returns the number of rows.
-  int64_t head(int64_t v, int64_t h, bool more) {
-    const int64_t all = more ? v + pick(1, 70) : v;
-    if (more) whole("vocabulary", v);
-    floats({all, h}, 0.3);
-    for (int64_t k = v * h; k < all * h; ++k) in.back().put(k, 0);
-    return all;
-  }
-  void segments() { in.push_back(documents(random, b, t).segments); }
-  void positions() { in.push_back(documents(random, b, t).positions); }
-  // (B, T) f32, some of them 0
-  void loss_weights() {
-    in.push_back(normal(random, make_desc(ENG_F32, {b, t})));
-    for (int64_t k = 0; k < b * t; ++k) in.back().put(k, pick(0, 4) ? 2 * std::fabs(in.back().at(k)) : 0);
-  }
-};
 
 // The results of another op on some of the inputs.
 std::vector<Array> result(Draw& d, const char* id, const std::vector<Array>& in, const std::vector<Attr>& attrs) {
@@ -429,11 +367,12 @@ void scaler(Draw& d) {
 
 std::optional<Case> standard_case(const std::string& id, int32_t dtype, uint32_t form, Random& random,
                                   const Forward& forward) {
-  const auto maker = makers().find(id);
+  const auto found = makers().find(id);
   const bool scales = id == ENG_OP_LOSS_SCALE || id == ENG_OP_SCALER;
-  if (maker == makers().end() && !scales) return std::nullopt;
+  const Maker maker = scales ? scaler : found != makers().end() ? found->second : vocabulary_maker(id);
+  if (!maker) return std::nullopt;
   Draw draw{random, dtype, forward, {}, {}, form};
-  scales ? scaler(draw) : maker->second(draw);
+  maker(draw);
   Case out{make_call(op(id), draw.in, {draw.attrs}), draw.in};
   if (draw.out_dtype) out.call.out[0].dtype = draw.out_dtype;
   return out;
