@@ -25,6 +25,8 @@ MODEL = {
                "sliding_window": 10, "attn_logit_softcapping": 0.5, "final_logit_softcapping": 2.0},
     "opt": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "ffn_dim": 128, "num_attention_heads": 2},
     "mamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "state_size": 4},
+    "olmoe": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48,
+              "num_attention_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True},
 }
 
 LORA = ["adapter.plugin=lora", 'adapter.targets=["all-linear"]', "adapter.rank=2"]
@@ -217,6 +219,10 @@ class Check:
     def train_gemma2(self):
         """a tiny gemma2, with windows, capped scores and capped logits, the same"""
         return self.against_cpu("gemma2")
+
+    def train_olmoe(self):
+        """a tiny olmoe, with experts and the term of the loss that balances them, the same"""
+        return self.against_cpu("olmoe")
 
     def repeat(self):
         """two runs are equal, bit for bit"""
@@ -460,12 +466,12 @@ class Check:
         return [json.loads(line) for line in lines]
 
 
-PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "train_gemma2",
+PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "train_gemma2", "train_olmoe",
           "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
           "benchmark", "benchmark_lora")
 ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark", "benchmark_lora"), ("error",)  # the other has it not, or not on request
 # Left out by --quick.
-SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "synchronous", "policies", "formats", "adapters", "analyse",
+SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "train_olmoe", "synchronous", "policies", "formats", "adapters", "analyse",
         "serve")
 
 

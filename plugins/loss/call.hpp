@@ -49,21 +49,6 @@ inline void check_kto(const common::Call& c, bool grad) {
   check_sequences(c), check_desirable(c), check_weights(c, grad ? kto_grad_weights : kto_weights);
 }
 
-// For kernels that read no weights. The other inputs at these places are scalars.
-inline void refuse_weights(const common::Call& c, size_t of_op, size_t of_gradient) {
-  for (size_t k : {of_op, of_gradient})
-    if (c.has(k) && same_shape(c.in[0], c.in[k]))
-      throw common::Error{ENG_UNSUPPORTED, "this device has no kernel for weights of pairs"};
-}
-
-inline void check_pairs(const common::Call& c) {
-  check_sequences(c), refuse_weights(c, pairs_weights, pairs_grad_weights);
-}
-
-inline void check_kto(const common::Call& c) {
-  check_sequences(c), check_desirable(c), refuse_weights(c, kto_weights, kto_grad_weights);
-}
-
 // The attributes of the ops of pairs, and of those of kto.
 inline Rule rule_of(const common::Call& c) {
   return {c.integer("kind"), c.real("beta"), c.real("margin"), c.real("smoothing"), c.integer("mean") != 0};

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin with nothing but kernels for the device "cuda":
+// A plugin with nothing but kernels for the device "cuda", those of the function `make`:
 //
-//   ENG_DESCRIPTION("...")
-//   ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
-//     return &cuda::KernelsPlugin<my_kernels, eng_description>::plugin;
-//   }
+//   ENG_CUDA_KERNELS(my::cuda_kernels, "org.example.my-cuda", "My ops on GPUs", "Kernels of ...", "f32 and bf16")
 #pragma once
 
 #include <vector>
@@ -35,3 +32,11 @@ struct KernelsPlugin {
 };
 
 }  // namespace cuda
+
+#define ENG_CUDA_KERNELS(make, id, name, summary, of_kernels)                                                     \
+  ENG_DESCRIPTION("[plugin]\nid = '" id "'\nname = '" name                                                        \
+                  "'\nversion = '0.1.0'\nlicense = 'Apache-2.0'\nsummary = '" summary                             \
+                  "'\n[[provides]]\nkind = '" ENG_KERNELS_DRAFT "'\nname = 'cuda'\nsummary = '" of_kernels "'\n") \
+  ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {                                                      \
+    return &cuda::KernelsPlugin<make, eng_description>::plugin;                                                   \
+  }

@@ -2,19 +2,5 @@
 #include "../../common/cuda/kernels_plugin.hpp"
 #include "list.hpp"
 
-ENG_DESCRIPTION(
-    "[plugin]\n"
-    "id = 'eng.curvature-cuda'\n"
-    "name = 'The analysis of curvature on GPUs'\n"
-    "version = '0.1.0'\n"
-    "license = 'Apache-2.0'\n"
-    "summary = 'Kernels of the ops of the job curvature for the device cuda'\n"
-    "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT
-    "'\n"
-    "name = 'cuda'\n"
-    "summary = 'the bits of the device cpu'\n")
-
-ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
-  return &cuda::KernelsPlugin<curvature::cuda_kernels, eng_description>::plugin;
-}
+ENG_CUDA_KERNELS(curvature::cuda_kernels, "eng.curvature-cuda", "The analysis of curvature on GPUs",
+                 "Kernels of the ops of the job curvature for the device cuda", "the bits of the device cpu")

@@ -15,32 +15,35 @@ using cuda::Call;
 constexpr int block = 256;
 
 struct Folded {
-  double s[block], r[block];
+  double s[block], r[block], weight[block];
   int labels[block];
 };
 
 // The sums of each sequence (pairs.hpp); and 0 into `of`, if it is given, for pairs that are left out.
-__global__ void __launch_bounds__(block) answers(const float* logprobs, const int32_t* labels, const float* reference,
-                                                 int64_t length, bool mean, Answer* out, float* of) {
+__global__ void __launch_bounds__(block)
+    answers(const float* logprobs, const int32_t* labels, const float* reference, const float* weights, int64_t length,
+            bool mean, Answer* out, float* of) {
   Folded& fold = cuda::shared<Folded>();
   const int thread = static_cast<int>(threadIdx.x);
-  double s = 0, r = 0;
+  double s = 0, r = 0, weight = 0;
   int n = 0;
   for (int64_t k = blockIdx.x * length + thread; k < (blockIdx.x + int64_t{1}) * length; k += block) {
     if (labels[k] == ignored) continue;
     ++n, s += static_cast<double>(logprobs[k]);
     if (reference) r += static_cast<double>(reference[k]);
+    if (weights) weight += static_cast<double>(weights[k]);
   }
-  fold.s[thread] = s, fold.r[thread] = r, fold.labels[thread] = n;
+  fold.s[thread] = s, fold.r[thread] = r, fold.weight[thread] = weight, fold.labels[thread] = n;
   for (int half = block / 2; half > 0; half /= 2) {
     __syncthreads();
     if (thread >= half) continue;
     fold.s[thread] += fold.s[thread + half], fold.r[thread] += fold.r[thread + half];
-    fold.labels[thread] += fold.labels[thread + half];
+    fold.weight[thread] += fold.weight[thread + half], fold.labels[thread] += fold.labels[thread + half];
   }
   if (thread > 0) return;
   Answer one;
   one.s = fold.s[0], one.r = fold.r[0], one.labels = fold.labels[0];
+  if (weights) one.weight = fold.weight[0];
   const double count = static_cast<double>(one.labels);
   if (one.labels) one.mean = one.s / count;
   if (one.labels && mean) one.s = one.mean, one.r /= count;
@@ -65,7 +68,8 @@ struct PairsOf {
     double sum[sums] = {};
     each(answers, rows, [&](int64_t, const Answer& w, const Answer& l) {
       const Judged judged = judge(rule, w, l);
-      sum[0] += judged.loss, sum[1] += -w.mean, sum[2] += judged.chosen, sum[3] += judged.other;
+      sum[0] += w.weight * judged.loss, sum[1] += w.weight * -w.mean;
+      sum[2] += judged.chosen, sum[3] += judged.other;
       sum[4] += judged.chosen - judged.other, sum[5] += judged.chosen > judged.other ? 1.0 : 0.0;
     });
     ENG_UNROLL
@@ -85,8 +89,9 @@ struct PairsGradOf {
     each(answers, rows, [&](int64_t row, const Answer& w, const Answer& l) {
       const Judged judged = judge(rule, w, l);
       const double n_w = static_cast<double>(w.labels), n_l = static_cast<double>(l.labels);
-      of[row] = static_cast<float>((by_loss * judged.d_chosen + by_chosen) / (rule.mean ? n_w : 1.0) - by_nll / n_w);
-      of[row + 1] = static_cast<float>((by_loss * judged.d_other + by_other) / (rule.mean ? n_l : 1.0));
+      const double loss = w.weight * by_loss, nll = w.weight * by_nll;
+      of[row] = static_cast<float>((loss * judged.d_chosen + by_chosen) / (rule.mean ? n_w : 1.0) - nll / n_w);
+      of[row + 1] = static_cast<float>((loss * judged.d_other + by_other) / (rule.mean ? n_l : 1.0));
     });
   }
 };
@@ -103,7 +108,8 @@ struct KtoOf {
     const double k = count > 0 && more > 0 ? more / count : 0.0;
     each(answers, rows, [&](int64_t row, const Answer& answer, const Answer&) {
       const bool good = desirable[row * length] != 0;
-      const Alone one = judge_alone(rule.beta, good ? rule.good : rule.bad, good, answer.s - answer.r, k);
+      const double weight = answer.weight * (good ? rule.good : rule.bad);
+      const Alone one = judge_alone(rule.beta, weight, good, answer.s - answer.r, k);
       loss += one.loss, right += one.right ? 1.0 : 0.0;
       if (of) of[row] = static_cast<float>(static_cast<double>(by[0]) * one.d);
     });
@@ -150,10 +156,10 @@ struct Sequences {
   }
   float* of(const Args& a) const { return grad ? reinterpret_cast<float*>(a.scratch<Answer>() + rows) : nullptr; }
   template <class F>
-  void go(const Args& a, cudaStream_t stream, bool mean, const F& f) const {
+  void go(const Args& a, size_t weights, cudaStream_t stream, bool mean, const F& f) const {  // weights: that input
     auto* const answer = a.scratch<Answer>();
     cuda::launch<answers>(static_cast<unsigned>(rows), block, sizeof(Folded), stream, a.in<float>(0), a.in<int32_t>(1),
-                          a.in<float>(2), length, mean, answer, of(a));
+                          a.in<float>(2), a.in<float>(weights), length, mean, answer, of(a));
     cuda::launch<in_order<F>>(1, 32, 0, stream, f, answer, rows);
     if (grad) cuda::launch_rows(rows, length, stream, SpreadOf{a.in<int32_t>(1), of(a), a.out<float>(0), length});
   }
@@ -164,16 +170,16 @@ struct Pairs : Sequences<grad> {
   static constexpr const char* op = grad ? PREFERENCE_OP_PAIRS_GRAD : PREFERENCE_OP_PAIRS;
   Rule rule;
   explicit Pairs(const Call& c) : Sequences<grad>(c), rule(rule_of(c)) {}
-  static void check(const Call& c) { check_pairs(c), Sequences<grad>::need_f32(c); }
+  static void check(const Call& c) { check_pairs(c, grad), Sequences<grad>::need_f32(c); }
   void run(const Args& a, cudaStream_t stream) const {
     if constexpr (grad) {
       PairsGradOf f{rule, {}, this->of(a)};
       for (uint32_t k = 0; k < gradients; ++k) f.by[k] = a.in<float>(3 + k);
-      this->go(a, stream, rule.mean, f);
+      this->go(a, pairs_grad_weights, stream, rule.mean, f);
     } else {
       PairsOf f{rule, {}};
       for (uint32_t k = 0; k < sums; ++k) f.out[k] = a.out<float>(k);
-      this->go(a, stream, rule.mean, f);
+      this->go(a, pairs_weights, stream, rule.mean, f);
     }
   }
 };
@@ -183,11 +189,11 @@ struct Kto : Sequences<grad> {
   static constexpr const char* op = grad ? PREFERENCE_OP_KTO_GRAD : PREFERENCE_OP_KTO;
   KtoRule rule;
   explicit Kto(const Call& c) : Sequences<grad>(c), rule(c) {}
-  static void check(const Call& c) { check_kto(c), Sequences<grad>::need_f32(c); }
+  static void check(const Call& c) { check_kto(c, grad), Sequences<grad>::need_f32(c); }
   void run(const Args& a, cudaStream_t stream) const {
-    KtoOf f{rule, a.in<float>(3), a.in<float>(4), this->length, {}, this->of(a)};
+    KtoOf f{rule, a.in<float>(3), grad ? a.in<float>(4) : nullptr, this->length, {}, this->of(a)};
     for (uint32_t k = 0; !grad && k < kto_sums; ++k) f.out[k] = a.out<float>(k);
-    this->go(a, stream, false, f);
+    this->go(a, grad ? kto_grad_weights : kto_weights, stream, false, f);
   }
 };
 

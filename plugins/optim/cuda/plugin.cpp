@@ -2,19 +2,5 @@
 #include "../../common/cuda/kernels_plugin.hpp"
 #include "list.hpp"
 
-ENG_DESCRIPTION(
-    "[plugin]\n"
-    "id = 'eng.optim-cuda'\n"
-    "name = 'Muon and AdamW with 8-bit moments on GPUs'\n"
-    "version = '0.1.0'\n"
-    "license = 'Apache-2.0'\n"
-    "summary = 'Kernels of the ops of muon and adamw8bit for the device cuda'\n"
-    "[[provides]]\n"
-    "kind = '" ENG_KERNELS_DRAFT
-    "'\n"
-    "name = 'cuda'\n"
-    "summary = 'the bits of the device cpu'\n")
-
-ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
-  return &cuda::KernelsPlugin<optim::cuda_kernels, eng_description>::plugin;
-}
+ENG_CUDA_KERNELS(optim::cuda_kernels, "eng.optim-cuda", "Muon and AdamW with 8-bit moments on GPUs",
+                 "Kernels of the ops of muon and adamw8bit for the device cuda", "the bits of the device cpu")

@@ -18,12 +18,12 @@ const Device& plain() {
 }
 
 struct Answers {
-  Tensor logprobs, labels, reference, desirable;
+  Tensor logprobs, labels, reference, desirable, weights;
 };
 // Questions of different lengths, whose labels do not count. In the third pair one answer has no label.
 Answers answers(Random& random, const Dims& dims) {
   Answers a{random_normal(random, ENG_F32, dims), Tensor(ENG_I32, dims), random_normal(random, ENG_F32, dims),
-            Tensor(ENG_F32, dims)};
+            Tensor(ENG_F32, dims), random_normal(random, ENG_F32, dims)};
   for (int64_t k = 0; k < a.logprobs.size(); ++k) {
     const int64_t row = k / dims[1], at = k % dims[1];
     a.logprobs.put(k, -std::fabs(a.logprobs.at(k)) - 0.01), a.reference.put(k, -std::fabs(a.reference.at(k)));
@@ -50,17 +50,21 @@ TEST_CASE("emulated cuda: losses of pairs of answers and their gradients") {
       const std::vector<eng_attr> attrs = {whole("kind", kind), real("beta", 0.3), real("margin", kind == 2 ? 0.5 : 0),
                                            real("smoothing", kind % 2 ? 0 : 0.1), whole("mean", mean)};
       const Tensor against = kind < 2 ? a.reference : Tensor();
-      check_close({"eng.preference.pairs/1", {a.logprobs, a.labels, against}, sums, attrs, {}, &on(), &plain()}, apart);
-      for (const bool all : {true, false})
+      for (const bool all : {true, false}) {
+        const Tensor weights = all ? a.weights : Tensor();
+        check_close(
+            {"eng.preference.pairs/1", {a.logprobs, a.labels, against, weights}, sums, attrs, {}, &on(), &plain()},
+            apart);
         check_close({"eng.preference.pairs_grad/1",
                      {a.logprobs, a.labels, against, by[0], all ? by[1] : Tensor(), all ? by[2] : Tensor(),
-                      all ? by[3] : Tensor(), all ? by[4] : Tensor()},
+                      all ? by[3] : Tensor(), all ? by[4] : Tensor(), weights},
                      {a.logprobs.d},
                      attrs,
                      {},
                      &on(),
                      &plain()},
                     apart);
+      }
     }
 }
 
@@ -69,14 +73,14 @@ TEST_CASE("emulated cuda: the loss of single answers and its gradient") {
   const Dims dims = GENERATE(Dims{2, 1}, Dims{6, 37}, Dims{12, 300});
   const Answers a = answers(random, dims);
   const std::vector<eng_attr> attrs = {real("beta", 0.3), real("good", 1.25), real("bad", 0.75)};
-  std::vector<Tensor> in = {a.logprobs, a.labels, a.reference, a.desirable};
+  std::vector<Tensor> in = {a.logprobs, a.labels, a.reference, a.desirable, Tensor()};
   // k is the mean of the differences of the other answers, or 0 if that is negative.
   for (const bool above : {false, true}) {
-    if (above) std::swap(in[0], in[2]);
+    if (above) std::swap(in[0], in[2]), in[4] = a.weights;
     check_close({"eng.preference.kto/1", in, std::vector<eng_desc>(3, desc(ENG_F32, {1})), attrs, {}, &on(), &plain()},
                 apart);
     std::vector<Tensor> with = in;
-    with.emplace_back(ENG_F32, Dims{1}, std::vector<double>{0.625});
+    with.emplace(with.begin() + 4, ENG_F32, Dims{1}, std::vector<double>{0.625});
     check_close({"eng.preference.kto_grad/1", with, {a.logprobs.d}, attrs, {}, &on(), &plain()}, apart);
   }
 }

@@ -20,7 +20,8 @@ SOURCES = {
 }
 RUNGS = tuple(SOURCES)
 SASS = {"tests/cuda/ladder/sass.py", "tests/cuda/ladder/planted.cu"}  # for this rung alone
-SELF = "tests/cuda/ladder/stale.py"  # decides nothing that a rung says
+# They decide nothing that a rung says of a unit, but for what units.py says of the unit itself.
+OWN = {"tests/cuda/ladder/stale.py", "tests/cuda/ladder/units.py"}
 SHARED = ("abi/engine", "plugins/common")
 
 
@@ -50,16 +51,39 @@ def content(name):
     return " ".join(text.split()).encode()
 
 
+def of_others(unit):
+    """The beginnings of names that the results of a unit do not depend on: kernels and tests of other units."""
+    kept = (unit.name, unit.device)
+    return tuple(n for u in UNITS for n in ((u.kernels + "/",) if u.name not in kept else ()) + (u.tests if u != unit else ()))
+
+
+def own_headers(unit):
+    """The headers of plugins that its kernels, and those of its device, include."""
+    from barriers import headers
+    units = [u for u in UNITS if u.name in (unit.name, unit.device)]
+    return {str(h.relative_to(ROOT)) for u in units for s in u.sources() for h in headers(s)}
+
+
 def now(rung):
-    names = [n for n in tracked(*SOURCES[rung]) if (rung == "sass" or n not in SASS) and n != SELF]
-    names = sorted({*names, *shared_headers(names)})
-    return digest("".join(f"{n} {digest(content(n))}\n" for n in names).encode())
+    """{unit: a hash of what its result in this rung depends on}."""
+    all_names = [n for n in tracked(*SOURCES[rung]) if (rung == "sass" or n not in SASS) and n not in OWN]
+    out = {}
+    for unit in UNITS:
+        names = {n for n in all_names if not n.startswith(of_others(unit))} | own_headers(unit)
+        names = sorted({*names, *shared_headers(names)})
+        about = [str(u) for u in UNITS if u.name in (unit.name, unit.device)]
+        out[unit.name] = digest("".join(about + [f"{n} {digest(content(n))}\n" for n in names]).encode())
+    return out
+
+
+def old_units(rung, result=None):
+    """The units whose recorded result in this rung is of other sources."""
+    had = (result or recorded())["sources"].get(rung, {})
+    return {name for name, h in now(rung).items() if had.get(name) != h}
 
 
 def old_rungs(result=None):
-    """The rungs whose recorded result is of other sources."""
-    had = (result or recorded())["sources"]
-    return [r for r in RUNGS if had.get(r) != now(r)]
+    return [r for r in RUNGS if old_units(r, result)]
 
 
 def kernels():
@@ -80,21 +104,19 @@ def changed_kernels():
 
 
 class Seen(dict):
-    """Results of earlier runs of a rung on the same sources, kept in a file."""
+    """Results of earlier runs of a rung, kept in a file; only those of the same sources. `of`: a hash of them by key."""
 
-    def __init__(self, path, rung):
+    def __init__(self, path, of):
         super().__init__()
-        self.path, self.of, self.lock = path, now(rung), threading.Lock()
+        self.path, self.of, self.lock = path, of, threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            kept = json.loads(path.read_text())
-            if kept["of"] == self.of:
-                self.update(kept["found"])
+        self.kept = json.loads(path.read_text()) if path.exists() else {}
+        self.update({key: found for key, (sources, found) in self.kept.items() if of.get(key) == sources})
 
     def keep(self, key, value):
         with self.lock:
-            self[key] = value
-            self.path.write_text(json.dumps({"of": self.of, "found": self}))
+            self[key], self.kept[key] = value, (self.of[key], value)
+            self.path.write_text(json.dumps(self.kept))
 
 
 def note(passed):

@@ -52,12 +52,15 @@ UNITS = (
          ("tests/cuda/kernels/curvature_test.cpp",), device="cuda"),
     Unit("loss", "plugins/loss/cuda", ("plugins/loss/cuda/plugin.cpp", ORDER), "plugins/loss/loss-cuda.eng.so",
          "tests/cuda/emulated/emulated-loss.eng.so", ("tests/cuda/kernels/preference_test.cpp",), device="cuda"),
+    Unit("moe", "plugins/moe/cuda", ("plugins/moe/cuda/plugin.cpp", ORDER), "plugins/moe/moe-cuda.eng.so",
+         "tests/cuda/emulated/emulated-moe.eng.so", ("tests/cuda/kernels/moe_test.cpp",),
+         {"product": "*products*", "route": "*router*", "rows": "*gated*"}, device="cuda"),
 )
 EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
 # Plugins that the tests compare with, built by ninja.
 COMPARED = ("plugins/cpu/reference.eng.so", "plugins/mamba/mamba.eng.so", "plugins/optim/muon.eng.so",
             "plugins/optim/adamw8bit.eng.so", "plugins/curvature/curvature.eng.so",
-            "plugins/loss/preference.eng.so")
+            "plugins/loss/preference.eng.so", "plugins/moe/moe.eng.so")
 
 
 def tracked(*patterns):

@@ -15,6 +15,8 @@ inline const cli::Args opt = {"model.plugin=opt", "model.ffn_dim=128", "--unset"
 inline const cli::Args mamba = {
     "model.plugin=mamba",       "model.state_size=5", "--unset", "model.intermediate_size", "--unset",
     "model.num_attention_heads"};
+inline const cli::Args moe = {"model.plugin=olmoe", "model.num_experts=3", "model.num_experts_per_tok=2",
+                              "model.output_router_logits=true"};
 // LoRA beside frozen weights in 4 bits.
 inline const cli::Args qlora = {"adapter.plugin=lora", "adapter.targets=[\"all-linear\"]", "adapter.rank=4",
                                 "precision.frozen=nf4"};

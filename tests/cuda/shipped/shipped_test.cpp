@@ -40,6 +40,10 @@ TEST_CASE("software CUDA runtime (CPU): kernels of Mamba, as they ship, have the
   compare("\"eng.mamba-cuda\"", with(mamba, {"train.steps=2", "train.eval_every=0", "train.sequence_length=70"}));
 }
 
+TEST_CASE("software CUDA runtime (CPU): so do those of mixtures of experts") {
+  compare("\"eng.moe-cuda\"", with(moe, {"train.steps=2", "train.eval_every=0"}));
+}
+
 TEST_CASE("software CUDA runtime (CPU): so do those of muon and adamw8bit", "[.slow]") {
   const Args optimizer =
       GENERATE(Args{"optimizer.plugin=muon"}, Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"});

@@ -6,12 +6,14 @@
 
 namespace cli {
 
-// Pairs of answers, and single ones.
+// Pairs of answers, with weights, and single ones.
 inline void write_answers(const Scratch& scratch) {
   std::string pairs, single;
   for (int k = 0; k < 8; ++k) {
     const std::string number = std::to_string(k * 7);
-    pairs += "{\"prompt\": \"Is it " + number + "?\", \"chosen\": \" Yes.\", \"rejected\": \" Go away!\"}\n";
+    pairs += "{\"prompt\": \"Is it " + number +
+             "?\", \"chosen\": \" Yes.\", \"rejected\": \" Go away!\", \"loss_weight\": " + std::to_string(k % 3) +
+             "}\n";
     single += "{\"prompt\": \"Is it " + number +
               "?\", \"completion\": \" Yes.\", \"label\": " + (k % 3 ? "true" : "false") + "}\n";
   }

@@ -18,6 +18,14 @@ Args with(Args words, const Args& more) {
 // A very small model of another kind, or another optimizer.
 const Args mamba = {"model.plugin=mamba",       "model.state_size=5", "--unset", "model.intermediate_size", "--unset",
                     "model.num_attention_heads"};
+const Args moe = {"model.plugin=qwen3_moe",
+                  "model.head_dim=8",
+                  "model.num_experts=3",
+                  "model.num_experts_per_tok=2",
+                  "model.moe_intermediate_size=24",
+                  "model.output_router_logits=true",
+                  "--unset",
+                  "model.intermediate_size"};
 const Args muon = {"optimizer.plugin=muon"};
 const Args adamw8bit = {"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"};
 const Args lora = {"adapter.plugin=lora", "adapter.targets=[\"all-linear\"]", "adapter.rank=2"};
@@ -34,7 +42,7 @@ std::set<std::string> plugins_of(const fs::path& run) {
 }  // namespace
 
 TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
-  const Args model = GENERATE(Args{}, mamba, with(lora, {"precision.frozen=nf4"}));
+  const Args model = GENERATE(Args{}, mamba, moe, with(lora, {"precision.frozen=nf4"}));
   Scratch scratch;
   scratch.config();
   for (const std::string device : {"cpu", "cuda"}) {
@@ -46,6 +54,7 @@ TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
     REQUIRE(result.exit == 0);
     // Kernels of another file are looked for on their device only, and only where its own file has none.
     CHECK(plugins_of(scratch / device).count("eng.mamba-cuda") == (device == "cuda" && model == mamba));
+    CHECK(plugins_of(scratch / device).count("eng.moe-cuda") == (device == "cuda" && model == moe));
     CHECK(plugins_of(scratch / device).count("eng.optim-cuda") == 0);
   }
   CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
@@ -144,6 +153,10 @@ TEST_CASE("emulated cuda: so do those of Mamba with muon", "[.slow]") {
   compare(with({"train.steps=4", "train.eval_every=2", "train.sequence_length=80"}, with(mamba, muon)));
 }
 
+TEST_CASE("emulated cuda: so do those of a mixture of experts", "[.slow]") {
+  compare(with({"train.steps=4", "train.eval_every=2"}, moe));
+}
+
 TEST_CASE("emulated cuda: so do those with adamw8bit", "[.slow]") {
   compare(with({"train.steps=4", "train.eval_every=2"}, adamw8bit));
 }
@@ -158,5 +171,6 @@ TEST_CASE("emulated cuda: so do those of LoRA of all maps of a Mamba", "[.slow]"
 }
 
 TEST_CASE("emulated cuda: so do those of preferences, beside the model without its adapter", "[.slow]") {
-  compare(with({"train.steps=4", "train.eval_every=0"}, GENERATE(with(preferences, lora), odds, with(alone, lora))));
+  compare(with({"train.steps=4", "train.eval_every=0"},
+               GENERATE(with(preferences, lora), with(odds, {"data.weights=true"}), with(alone, lora))));
 }
