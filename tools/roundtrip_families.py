@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 ENGINE = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "tools" / "engine"
 CASES = sys.argv[2:] or ("qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "mistral", "ministral", "internlm3",
                          "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3", "hf_moe/mixtral",
-                         "hf_moe/qwen3_moe", "hf_moe/olmoe", "hf_mamba2/plain", "hf_mamba2/groups", "hf_mamba2/bias",
+                         "hf_moe/qwen2_moe", "hf_moe/qwen3_moe", "hf_moe/qwen3_moe_dense", "hf_moe/olmoe", "hf_mamba2/plain", "hf_mamba2/groups", "hf_mamba2/bias",
                          "hf_hybrids/falcon_mamba", "hf_hybrids/bamba", "hf_hybrids/granitemoehybrid",
                          "hf_hybrids/nemotron_h", "hf_hybrids/falcon_h1")
 CONFIG = """[model]
@@ -48,7 +48,7 @@ def engine(*words):
 
 
 def read(folder):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, experts_implementation="eager").eval()
     with torch.no_grad():
         logits = model(input_ids=torch.arange(48).reshape(2, 24) * 5 % 256).logits
     return {key: value for key, value in model.config.to_dict().items() if key not in APART}, logits

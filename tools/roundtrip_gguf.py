@@ -41,6 +41,7 @@ DEEP = LLAMA.replace("_layers = 2", "_layers = 6")
 GEMMA = LLAMA.replace("_layers = 2", "_layers = 7") + "intermediate_size = 96\nsliding_window = 16\n"
 PHI3 = 'rope_type = "longrope"\nrope_factor = 2.0\nrope_short_factor = [1.0, 1.0, 1.1, 1.3, 1.5, 1.7, 2.0, 2.5]\n' \
        "rope_long_factor = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]\n"
+HYBRID = "hidden_size = 64\nnum_hidden_layers = 3\nnum_attention_heads = 4\nmax_position_embeddings = 128\nmamba_n_heads = 4\n"
 NOT_THEIRS = ("minicpm", "internlm2")  # transformers does not have them
 MODELS = {
     "llama": ("llama", LLAMA + "intermediate_size = 96"),
@@ -83,6 +84,7 @@ MODELS = {
     "gemma3 rope linear": ("gemma3", GEMMA + 'rope_type = "linear"\nrope_factor = 4.0\nsliding_window_pattern = 6'),
     "mixtral": ("mixtral", LLAMA + "num_key_value_heads = 2\nnum_local_experts = 5"),
     "mixtral with a window": ("mixtral", LLAMA + "num_key_value_heads = 4\nsliding_window = 64\nnum_experts_per_tok = 3"),
+    "qwen2_moe": ("qwen2_moe", LLAMA + "num_key_value_heads = 2"),
     "qwen3_moe": ("qwen3_moe", LLAMA + "num_key_value_heads = 2\nhead_dim = 24"),
     "olmoe": ("olmoe", LLAMA + 'rope_type = "linear"\nrope_factor = 2.0'),
     "granite": ("granite", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2\nembedding_multiplier = 3.0\n"
@@ -93,6 +95,11 @@ MODELS = {
     "mamba2": ("mamba2", "hidden_size = 64\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 16\nn_groups = 2\nstate_size = 16"),
     "mamba2, own head": ("mamba2", "hidden_size = 64\nnum_hidden_layers = 2\nnum_heads = 4\nhead_dim = 32\n"
                          "tie_word_embeddings = false"),
+    "granitemoehybrid": ("granitemoehybrid", HYBRID + 'layer_types = ["mamba", "attention", "mamba"]'),
+    "granitemoehybrid, rope": ("granitemoehybrid", HYBRID + 'layer_types = ["attention", "mamba", "attention"]\n'
+                               'position_embedding_type = "rope"\nmamba_n_groups = 2\ntie_word_embeddings = false'),
+    "bamba": ("bamba", HYBRID + "intermediate_size = 96\nattn_layer_indices = [1.0]\nmamba_n_groups = 2"),
+    "nemotron_h": ("nemotron_h", 'hidden_size = 64\nhybrid_override_pattern = "M-*M"\nhead_dim = 16\nintermediate_size = 96'),
     "gpt2": ("gpt2", "n_embd = 64\nn_head = 4\nn_layer = 2\nn_positions = 128"),
 }
 NOTED = {"llama3": 2, "neox": 16}

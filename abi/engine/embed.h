@@ -55,7 +55,7 @@ extern "C" {
 #endif
 
 #define ENG_EMBED_KIND "eng.embed/1"
-#define ENG_EMBED_DRAFT "embed-5" /* of this header; eng_session_draft tells that of the library */
+#define ENG_EMBED_DRAFT "embed-6" /* of this header; eng_session_draft tells that of the library */
 
 #if defined(__GNUC__)
 #define ENG_EMBED_API_ __attribute__((visibility("default")))
@@ -243,6 +243,13 @@ typedef struct eng_generate_request {
   /* Positions of the whole sequence; 0: what the prompt and `tokens` need. In a session with ENG_SESSION_FORWARD, calls
    * with equal ones use the same memory, which stays until another one, or the end.  since 1.0 */
   int64_t max_length;
+  /* Several prompts at a time, of ids alone: their number, and n_prompts ends in `ids`, as in eng_score_request. Each gets
+   * what it would get alone. 0, NULL: one prompt.  since 1.0 */
+  uint64_t n_prompts;
+  const uint64_t *ends;
+  /* In place of `token`, with the number of the prompt. Returns 0 to end that text.
+   *   Call: as `token`  since 1.0 */
+  int32_t (*token_of)(void *data, uint64_t prompt, int32_t id, const char *bytes, uint64_t length);
 } eng_generate_request;
 
 /* Sequences whose tokens are scored.  since 1.0 */

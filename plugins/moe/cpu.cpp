@@ -252,7 +252,9 @@ const eng_kernels* kernels_of() {
                                            &common::kernel<Combine<isa>>,
                                            &common::kernel<Gather>,
                                            &balance_kernel,
-                                           &balance_grad_kernel};
+                                           &balance_grad_kernel,
+                                           &route_sigmoid_kernel,
+                                           &route_sigmoid_grad_kernel};
   static const eng_kernels table = {
       .struct_size = sizeof(eng_kernels), .count = sizeof list / sizeof *list, .kernels = list};
   return &table;

@@ -27,6 +27,11 @@
   DECODER_INIT("o_proj and down_proj") \
   DECODER_TIED(false) \
   DECODER_ROPE_OPTIONS_OF(theta, "'rope_theta'", DECODER_ROPE_TYPES, DECODER_ROPE_ORIGINAL)
+// Layers without experts between others. `ffn`: the default of their width.
+#define MOE_SPARSE(ffn) \
+  "intermediate_size = { type = 'int', default = " #ffn ", min = 1, max = 4194304, help = 'width of the feed-forward layers without experts; without effect where all layers have experts' }\n" \
+  "decoder_sparse_step = { type = 'int', default = 1, min = 1, max = 4096, help = 'every layer with a number that it divides, counted from 1, has experts; the others do not' }\n" \
+  "mlp_only_layers = { type = 'floats', help = 'numbers of the layers without experts, counted from 0; absent: as decoder_sparse_step says' }\n"
 #define MOE_NORMALISE \
   "norm_topk_prob = { type = 'bool', default = false, help = 'the weights of the experts of a token are divided by their sum' }\n"
 #define MOE_MODEL(id, what) \
@@ -50,6 +55,8 @@
   "]\n" \
   "[provides.pretrained.fixed]\n" \
   DECODER_FIXED DECODER_WHOLE_HEADS
+// llama.cpp knows no layers without experts in these families.
+#define MOE_GGUF_SPARSE "decoder_sparse_step = 1\nmlp_only_layers = [{}, []]\n"
 // `architecture`: llama.cpp's name; `rope`, `notes`, `fixed`, `order`: of one family alone; `ffn`, `count`: keys of the
 // width and the number of experts.
 #define MOE_GGUF(architecture, rope, notes, fixed, order, context, norms, head, block, ffn, count) \
@@ -78,12 +85,12 @@ id = 'eng.moe'
 name = 'Mixtures of experts'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Mixtral, Qwen3-MoE and OLMoE language models, and their ops: routers and products of the rows of experts'
+summary = 'Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE language models, and their ops: routers and products of the rows of experts'
 
 [[provides]]
 kind = ')" ENG_OPS_DRAFT R"('
 name = 'moe'
-summary = 'route, linear, gated, combine and balance, with their gradients'
+summary = 'route, route_sigmoid, linear, gated, combine and balance, with their gradients'
 
 [[provides]]
 kind = ')" ENG_KERNELS_DRAFT R"('
@@ -115,6 +122,29 @@ router_jitter_noise = 0.0
 # 140,620,634,112 parameters
 'mixtral-8x22b' = { vocab_size = 32000, hidden_size = 6144, intermediate_size = 16384, num_hidden_layers = 56, num_attention_heads = 48, num_key_value_heads = 8, max_position_embeddings = 65536, num_local_experts = 8, rope_theta = 1000000.0, output_router_logits = true }
 
+)" MOE_MODEL("qwen2_moe", "Qwen2-MoE: as qwen2, with experts, and one of every token, in place of the feed-forward layer")
+  MOE_OPTIONS(151936, 2048, "moe_intermediate_size", 1408, 24, 16, 32768, "num_experts", "num_local_experts", 60, 4, 0.001, 10000.0)
+  DECODER_GROUPED_HEADS("default = 16, ", "16")
+  "head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even; absent: hidden_size / num_attention_heads' }\n"
+  DECODER_RMS_NORM(1e-6)
+  "qkv_bias = { type = 'bool', default = true, help = 'biases on q, k and v' }\n"
+  "shared_expert_intermediate_size = { type = 'int', default = 5632, min = 1, max = 4194304, help = 'width of the expert of every token' }\n"
+  MOE_NORMALISE
+  MOE_SPARSE(5632)
+  MOE_FILES("qwen2_moe", "Qwen2Moe", "'sliding_window', 'max_window_layers', ", "mlp", "gate_proj", "up_proj", "down_proj") R"(
+use_sliding_window = false
+[provides.pretrained.write]
+attention_dropout = 0.0
+use_sliding_window = false
+)" MOE_GGUF("qwen2moe", "'default', 'linear', 'yarn'", "", "norm_topk_prob = false\n" MOE_GGUF_SPARSE, "", "'max_position_embeddings'", DECODER_GGUF_NORMS "'model.layers.*.mlp.shared_expert_gate' = 'blk.*.ffn_gate_inp_shexp'\n'model.layers.*.mlp.shared_expert.gate_proj' = 'blk.*.ffn_gate_shexp'\n'model.layers.*.mlp.shared_expert.up_proj' = 'blk.*.ffn_up_shexp'\n'model.layers.*.mlp.shared_expert.down_proj' = 'blk.*.ffn_down_shexp'\n", DECODER_GGUF_OWN_HEAD, "mlp", "moe_intermediate_size", "num_experts") R"(expert_shared_feed_forward_length = 'shared_expert_intermediate_size'
+[provides.presets]
+# over bytes, for a first run
+'tiny' = { vocab_size = 256, hidden_size = 128, moe_intermediate_size = 64, shared_expert_intermediate_size = 128, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048, num_experts = 8, num_experts_per_tok = 2, output_router_logits = true, router_aux_loss_coef = 0.01 }
+# 14,315,784,192 parameters
+'qwen1.5-moe-a2.7b' = { vocab_size = 151936, hidden_size = 2048, intermediate_size = 5632, moe_intermediate_size = 1408, shared_expert_intermediate_size = 5632, num_hidden_layers = 24, num_attention_heads = 16, num_key_value_heads = 16, max_position_embeddings = 8192, num_experts = 60, num_experts_per_tok = 4, rope_theta = 1000000.0, output_router_logits = true }
+# 57,408,658,944 parameters
+'qwen2-57b-a14b' = { vocab_size = 151936, hidden_size = 3584, intermediate_size = 18944, moe_intermediate_size = 2560, shared_expert_intermediate_size = 20480, num_hidden_layers = 28, num_attention_heads = 28, num_key_value_heads = 4, max_position_embeddings = 131072, num_experts = 64, num_experts_per_tok = 8, rope_theta = 1000000.0, output_router_logits = true }
+
 )" MOE_MODEL("qwen3_moe", "Qwen3-MoE: as qwen3, with experts in place of the feed-forward layer")
   MOE_OPTIONS(151936, 2048, "moe_intermediate_size", 768, 24, 32, 32768, "num_experts", "num_local_experts", 128, 8, 0.001, 10000.0)
   DECODER_GROUPED_HEADS("default = 4, ", "4")
@@ -122,17 +152,13 @@ router_jitter_noise = 0.0
   DECODER_RMS_NORM(1e-6)
   DECODER_BIAS(attention_bias, "q, k, v and o")
   MOE_NORMALISE
-  MOE_FILES("qwen3_moe", "Qwen3Moe", "'intermediate_size', 'sliding_window', 'max_window_layers', ", "mlp", "gate_proj", "up_proj", "down_proj") R"(
+  MOE_SPARSE(6144)
+  MOE_FILES("qwen3_moe", "Qwen3Moe", "'sliding_window', 'max_window_layers', ", "mlp", "gate_proj", "up_proj", "down_proj") R"(
 use_sliding_window = false
-# all layers have experts
-decoder_sparse_step = 1
-mlp_only_layers = [[]]
 [provides.pretrained.write]
 attention_dropout = 0.0
 use_sliding_window = false
-decoder_sparse_step = 1
-mlp_only_layers = []
-)" MOE_GGUF("qwen3moe", "'default', 'linear', 'yarn'", "", "attention_bias = false\nnorm_topk_prob = true\n", "", "'max_position_embeddings'", DECODER_GGUF_NORMS DECODER_GGUF_HEAD_NORMS, DECODER_GGUF_OWN_HEAD, "mlp", "moe_intermediate_size", "num_experts") R"(
+)" MOE_GGUF("qwen3moe", "'default', 'linear', 'yarn'", "", "attention_bias = false\nnorm_topk_prob = true\n" MOE_GGUF_SPARSE, "", "'max_position_embeddings'", DECODER_GGUF_NORMS DECODER_GGUF_HEAD_NORMS, DECODER_GGUF_OWN_HEAD, "mlp", "moe_intermediate_size", "num_experts") R"(
 [provides.presets]
 # over bytes, for a first run
 'tiny' = { vocab_size = 256, hidden_size = 128, moe_intermediate_size = 64, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 2048, num_experts = 8, num_experts_per_tok = 2, norm_topk_prob = true, output_router_logits = true, router_aux_loss_coef = 0.01 }

@@ -12,6 +12,6 @@ const eng_kernels* cpu_kernels();  // with the best instruction set of this proc
 const eng_kernels* isa_kernels(const char* name);
 
 // For every device whose memory is host memory.
-extern const eng_kernel balance_kernel, balance_grad_kernel;
+extern const eng_kernel balance_kernel, balance_grad_kernel, route_sigmoid_kernel, route_sigmoid_grad_kernel;
 
 }  // namespace moe

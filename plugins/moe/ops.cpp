@@ -74,6 +74,30 @@ Descs route_grad(const common::Call& c) {
   return {logits};
 }
 
+void expect_groups(const common::Call& c, int64_t experts) {
+  const int64_t groups = c.integer("groups"), chosen = c.integer("chosen_groups"), k = c.integer("k");
+  expect(groups >= 1 && chosen >= 1 && chosen <= groups && experts % groups == 0,
+         "groups must divide the number of experts, and chosen_groups be 1 to groups");
+  expect(groups == 1 || experts / groups >= 2, "a group must have at least two experts");
+  expect(k >= 1 && k <= experts / groups * chosen, "k must be 1 to the number of experts of the chosen groups");
+}
+
+Descs route_sigmoid(const common::Call& c) {
+  Descs out = route(c);
+  out.pop_back();  // there is no load
+  const int64_t experts = columns(c.in[0]);
+  expect_groups(c, experts);
+  expect(!c.has(1) || is(c.in[1], ENG_F32, {experts}) || is(c.in[1], ENG_F64, {experts}),
+         "the correction must be (E), f32 or f64");
+  return out;
+}
+
+Descs route_sigmoid_grad(const common::Call& c) {
+  expect(c.has(2), "dweights must be (B, T, k)");
+  expect_groups(c, columns(c.in[0]));
+  return route_grad(c);
+}
+
 void expect_product(const common::Call& c, size_t w, const char* rule) {
   expect(c.in[w].ndim == 3 && offsets_of(c.in[2], c.in[w]), rule);
 }
@@ -182,6 +206,11 @@ eng_status route_rule(eng_gradient* g, eng_error* error) {
   const eng_id dweights = api.d_out(g, 0), dload = api.d_out(g, 5);
   if (!dweights && !dload) return api.status(g, error);
   return answer<4, 1>(g, MOE_OP_ROUTE_GRAD, {api.in(g, 0), api.out(g, 1), dweights, dload}, {0}, error);
+}
+eng_status route_sigmoid_rule(eng_gradient* g, eng_error* error) {
+  const auto& api = *g->api;
+  if (!api.d_out(g, 0)) return api.status(g, error);
+  return answer<3, 1>(g, MOE_OP_ROUTE_SIGMOID_GRAD, {api.in(g, 0), api.out(g, 1), api.d_out(g, 0)}, {0}, error);
 }
 eng_status gated_rule(eng_gradient* g, eng_error* error) {
   const auto& api = *g->api;
@@ -303,9 +332,21 @@ const eng_op ops[] = {
      .infer = infer<balance_grad>,
      .in_place = first_of_first,
      .n_in_place = 1},
+    {.struct_size = sizeof(eng_op),
+     .flags = ENG_OP_BY_POSITION,
+     .id = MOE_OP_ROUTE_SIGMOID,
+     .min_in = 1,
+     .max_in = 2,
+     .infer = infer<route_sigmoid>,
+     .grad = route_sigmoid_rule},
+    {.struct_size = sizeof(eng_op),
+     .id = MOE_OP_ROUTE_SIGMOID_GRAD,
+     .min_in = 3,
+     .max_in = 3,
+     .infer = infer<route_sigmoid_grad>},
 };
-const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3], &ops[4], &ops[5],
-                              &ops[6], &ops[7], &ops[8], &ops[9], &ops[10]};
+const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3],  &ops[4],  &ops[5], &ops[6],
+                              &ops[7], &ops[8], &ops[9], &ops[10], &ops[11], &ops[12]};
 
 }  // namespace
 

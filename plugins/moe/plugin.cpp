@@ -19,7 +19,7 @@ const void* get_interface(const char* kind, const char* name) {
   if (is(ENG_KERNELS_KIND, "reference")) return &moe::reference_kernels;
   // Not in the description: for tests and measurements.
   if (std::strcmp(kind, "eng.moe.kernels/1") == 0) return moe::isa_kernels(name);
-  return model::interface_of<moe::Mixtral, moe::Qwen3Moe, moe::Olmoe>(kind, name);
+  return model::interface_of<moe::Mixtral, moe::Qwen2Moe, moe::Qwen3Moe, moe::Olmoe>(kind, name);
 }
 
 const eng_plugin plugin = common::plain_plugin(describe, get_interface);

@@ -265,7 +265,9 @@ const eng_kernel* const list[] = {&common::kernel<Route>,
                                   &common::kernel<Combine>,
                                   &common::kernel<Gather>,
                                   &balance_kernel,
-                                  &balance_grad_kernel};
+                                  &balance_grad_kernel,
+                                  &route_sigmoid_kernel,
+                                  &route_sigmoid_grad_kernel};
 
 }  // namespace
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-rank adaptation (Hu et al. 2021): beside a linear map y = W x + b runs a path of its own,
 // y + alpha / rank * B A x, with A (rank, inputs) and B (outputs, rank). B begins as zero, so the model begins as it
-// was. The transform is called `lora`; `low_rank` is its older name. With `dora`, the rows of W + alpha / rank * B A
-// have trained lengths (Liu et al. 2024): magnitude.hpp.
+// was. Beside stacked experts, one matrix of a parameter for each, every expert has a path of its own, with the tensors
+// of PEFT's target_parameters: A (experts * rank, inputs), one expert after the other, and B (outputs, rank * experts),
+// in which experts change fastest. The transform is called `lora`; `low_rank` is its older name. With `dora`, the rows
+// of W + alpha / rank * B A have trained lengths (Liu et al. 2024): magnitude.hpp.
+#include "../common/decoder/expert_ops.hpp"
 #include "../common/model.hpp"
 #include "../common/plugin.hpp"
 #include "engine/transform.h"
@@ -31,7 +34,7 @@ summary = 'a trained low-rank path beside linear maps'
 [[provides]]
 kind = ')" ENG_TRANSFORM_DRAFT R"('
 name = 'lora'
-summary = 'adds a trained low-rank path to the linear maps of targets (LoRA)'
+summary = 'adds a trained low-rank path to the linear maps and the stacked experts of targets (LoRA)'
 
 )" LORA_OPTIONS R"(
 [[provides]]
@@ -102,23 +105,16 @@ class LowRank {
     if (all_ && !(linear && layer && reads_targeted(call, 1))) return;
     const eng_transform_param& weight = matrix_of(call);
     const std::string name = weight.name;
+    if (op == MOE_OP_LINEAR && weight.input == 1) return beside_experts(b, call, weight, out);
     // An op that also reads the weight would not see the path.
     if (!linear || weight.input != 1)
       model::invalid(name + " is read by " + op + ": a low-rank path stands for the weight of " ENG_OP_LINEAR " alone");
     const int64_t rows = weight.shape->dims[0], columns = weight.shape->dims[1];
-    const std::string map = name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name;
-    const int64_t rank = rank_of(map);
-    if (rank > std::min(rows, columns))
-      model::invalid("rank is " + std::to_string(rank) + ", but " + name + " is " + std::to_string(rows) + " x " +
-                     std::to_string(columns) + "; `ranks` gives single maps another one");
-    const double divisor = static_cast<double>(rank), alpha = alpha_ > 0 ? alpha_ : divisor;
-    const uint32_t flags =
-        ENG_PARAM_OPTIONAL | (export_ ? 0u : ENG_PARAM_NOT_EXPORTED) | (weight.flags & ENG_PARAM_FP32);
-    const eng_id down = model::param(
-        b, map + ".lora_A.weight", {rank, columns}, flags,
-        normal_ ? model::normal(1.0 / divisor) : model::uniform(1.0 / std::sqrt(static_cast<double>(columns))));
-    const eng_id up = model::param(b, map + ".lora_B.weight", {rows, rank}, flags, model::constant(0.0));
-    const double scale = alpha / (root_ ? std::sqrt(divisor) : divisor);
+    const std::string map = map_of(name);
+    const int64_t rank = rank_of(map, rows, columns);
+    const uint32_t flags = flags_of(weight);
+    const auto [down, up] = declare(b, map, {rank, columns}, {rows, rank}, flags, rank);
+    const double scale = scale_of(rank);
     const eng_id x = call.in[0], w = call.in[1], bias = call.n_in > 2 ? call.in[2] : 0;
     eng_id sum = 0;
     if (dora_) {
@@ -139,6 +135,48 @@ class LowRank {
   }
 
  private:
+  static std::string map_of(const std::string& name) {
+    return name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name;
+  }
+  double scale_of(int64_t rank) const {
+    const double divisor = static_cast<double>(rank), alpha = alpha_ > 0 ? alpha_ : divisor;
+    return alpha / (root_ ? std::sqrt(divisor) : divisor);
+  }
+  uint32_t flags_of(const eng_transform_param& weight) const {
+    return ENG_PARAM_OPTIONAL | (export_ ? 0u : ENG_PARAM_NOT_EXPORTED) | (weight.flags & ENG_PARAM_FP32);
+  }
+  // A and B of these dimensions.
+  std::pair<eng_id, eng_id> declare(eng_build* b, const std::string& map, const std::vector<int64_t>& down,
+                                    const std::vector<int64_t>& up, uint32_t flags, int64_t rank) const {
+    const model::Init init = normal_ ? model::normal(1.0 / static_cast<double>(rank))
+                                     : model::uniform(1.0 / std::sqrt(static_cast<double>(down[1])));
+    const eng_id a = model::param(b, map + ".lora_A.weight", down, flags, init);
+    return {a, model::param(b, map + ".lora_B.weight", up, flags, model::constant(0.0))};
+  }
+  // The path of each expert beside a product of the rows of experts: eng.moe.linear/1 with their parts of A and B.
+  void beside_experts(eng_build* b, const eng_transform_call& call, const eng_transform_param& weight,
+                      eng_id* out) const {
+    const std::string name = weight.name, map = map_of(name);
+    if (dora_ || dropout_ > 0)
+      model::invalid(name + " is a stack of experts, for which PEFT has no " + (dora_ ? "DoRA" : "dropout") + "; set " +
+                     (dora_ ? "dora = false" : "dropout = 0") +
+                     ", or give experts an entry of [[transforms]] of their own");
+    const int64_t* const dims = weight.shape->dims;  // (E, rows, columns)
+    const int64_t experts = dims[0], rows = dims[1], columns = dims[2], rank = rank_of(map, rows, columns);
+    const auto [down, up] = declare(b, map, {experts * rank, columns}, {rows, rank * experts}, flags_of(weight), rank);
+    const int64_t first[] = {experts, rank, columns}, second[] = {rows, rank, experts};
+    const eng_id a = eng_reshape(b, down, 0, first, 3);
+    const eng_id turned = eng_transpose(b, eng_reshape(b, up, 0, second, 3), 0, 2);  // (E, rank, rows)
+    const eng_id each = eng_transpose(b, turned, 1, 2);                              // (E, rows, rank)
+    const auto product = [&](eng_id x, eng_id w, bool gathers) {
+      const eng_id in[] = {x, w, call.in[2], call.n_in > 4 && gathers ? call.in[3] : 0,
+                           call.n_in > 4 && gathers ? call.in[4] : 0};
+      return eng_emit1(b, MOE_OP_LINEAR, in, in[3] ? 5 : 3, nullptr, 0);
+    };
+    const eng_id y = product(call.in[0], call.in[1], true);
+    const eng_id narrow = eng_scale(b, product(call.in[0], a, true), scale_of(rank));
+    out[0] = eng_add(b, y, product(narrow, each, false));
+  }
   static eng_id path(eng_build* b, eng_id x, eng_id down, eng_id up, double scale) {  // (..., rows)
     return eng_linear(b, eng_scale(b, eng_linear(b, x, down, 0), scale), up, 0);
   }
@@ -190,10 +228,15 @@ class LowRank {
       model::invalid("ranks has \"" + text + "\"; it must be PATTERN=RANK, for example \"*.down_proj=16\"");
     ranks_.emplace_back(text.substr(0, at), std::stoll(digits));
   }
-  int64_t rank_of(const std::string& map) const {
-    for (const auto& [pattern, rank] : ranks_)
-      if (matches(pattern.c_str(), map.c_str())) return rank;
-    return rank_;
+  int64_t rank_of(const std::string& map, int64_t rows, int64_t columns) const {
+    int64_t rank = rank_;
+    const auto same = [&](const auto& one) { return matches(one.first.c_str(), map.c_str()); };
+    const auto found = std::find_if(ranks_.begin(), ranks_.end(), same);
+    if (found != ranks_.end()) rank = found->second;
+    if (rank > std::min(rows, columns))
+      model::invalid("rank is " + std::to_string(rank) + ", but " + map + " is " + std::to_string(rows) + " x " +
+                     std::to_string(columns) + "; `ranks` gives single maps another one");
+    return rank;
   }
 
   int64_t rank_ = 0;

@@ -70,7 +70,7 @@ class Embedded {
     }
   }
   void publish();
-  std::unique_ptr<Decoder> decoder(int64_t length);
+  std::unique_ptr<Decoder> decoder(int64_t length, int64_t rows);
   Place place(const View& view) const;
   const Tensor& find(const std::string& name, const std::string& role) const;
   DLManagedTensorVersioned* copy_of(const Tensor& tensor);

@@ -27,7 +27,8 @@ struct Piece {
 struct Placed {
   GgufTensor tensor;
   Arranged made;
-  uint64_t head = 0;          // rows of a head, of which those of its first and second half alternate; 0: they stay
+  // Rows of a head; and those of its first rows of which the first and the second half alternate. 0: they stay.
+  uint64_t head = 0, turned = 0;
   uint64_t groups = 0;        // of rows of the model; 0: all rows, in their order
   std::vector<Piece> pieces;  // of each group; the file has them one after the other, each of all groups
   bool negative_exp = false, plus_one = false;
@@ -72,7 +73,11 @@ void finish_place(Placed& one, const std::string& own, const GgufModel& gguf, co
       if (rows % (2 * count) != 0)
         refuse(where,
                fmt::format("`{}` is {}: its rows do not make {} heads of two halves", own, shape_text(shape), count));
-      one.head = rows / count;
+      one.head = one.turned = rows / count;
+      const auto dimensions = std::find_if(gguf.keys.begin(), gguf.keys.end(),
+                                           [](const auto& key) { return key.first == "rope.dimension_count"; });
+      if (dimensions != gguf.keys.end())
+        one.turned = std::min(one.head, whole_value(dimensions->second, model, dimensions->first));
     }
   for (const auto& [pattern, rows] : gguf.rows)
     if (names_tensor(pattern, name)) {
@@ -150,7 +155,7 @@ std::vector<Placed> place_tensors(const std::vector<TensorShape>& shapes, const 
 uint64_t source_row(const Placed& t, uint64_t row) {
   if (t.head) {
     const uint64_t inside = row % t.head;
-    row += inside / 2 + inside % 2 * (t.head / 2) - inside;
+    if (inside < t.turned) row += inside / 2 + inside % 2 * (t.turned / 2) - inside;
   }
   if (!t.groups) return row;
   const uint64_t size = static_cast<uint64_t>(t.made.shape[0]) / t.groups;

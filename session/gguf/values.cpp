@@ -35,6 +35,15 @@ bool holds(const std::map<std::string, Value>& where, const Section& model) {
                      [&](const auto& one) { return equal(option_value(one.first, model), one.second); });
 }
 
+// The entries of a list of texts, or the letters of a text; none of other values.
+std::vector<std::string> entries_of(const Value& value) {
+  std::vector<std::string> out;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) return *list;
+  if (const auto* text = std::get_if<std::string>(&value))
+    for (const char letter : *text) out.emplace_back(1, letter);
+  return out;
+}
+
 std::optional<double> number_of_term(const GgufTerm& term, const Section& model);
 
 // The value of a term that is computed. None if one of its factors has no value.
@@ -60,6 +69,7 @@ std::optional<double> computed(const GgufTerm& term, const Section& model) {
       return *std::min_element(factors.begin(), factors.end());
     case GgufTerm::Kind::constant:
     case GgufTerm::Kind::option:
+    case GgufTerm::Kind::length:
       break;
   }
   return std::nullopt;
@@ -70,6 +80,10 @@ Value value_of_term(const GgufTerm& term, const Section& model) {
   if (!holds(term.where, model)) return {};
   if (term.kind == GgufTerm::Kind::constant) return term.constant;
   if (term.kind == GgufTerm::Kind::option) return option_value(term.option, model);
+  if (term.kind == GgufTerm::Kind::length) {
+    const Value list = option_value(term.option, model);
+    return list.index() == 0 ? Value() : Value(static_cast<int64_t>(entries_of(list).size()));
+  }
   const std::optional<double> result = computed(term, model);
   if (!result) return {};
   if (term.kind == GgufTerm::Kind::ratio || term.kind == GgufTerm::Kind::root) return *result;
@@ -162,8 +176,38 @@ std::vector<std::string> gguf_notes(const GgufModel& gguf, const Section& model)
   return out;
 }
 
+namespace {
+
+std::vector<int32_t> values_by_layer(const GgufByLayer& rule, const Section& model, const std::string& key,
+                                     int64_t layers) {
+  const auto number = [&](const GgufValue& value) {
+    return static_cast<int32_t>(value_as_number(gguf_value(value, model, key)).value_or(0));
+  };
+  const int32_t is = number(rule.is), others = number(rule.others);
+  std::vector<int32_t> out(static_cast<size_t>(layers), others);
+  for (const std::string& option : rule.options) {
+    const Value given = option_value(option, model);
+    if (const auto* numbers = std::get_if<std::vector<double>>(&given))
+      for (const double layer : *numbers)
+        if (layer >= 0 && layer < static_cast<double>(layers)) out[static_cast<size_t>(layer)] = is;
+    const std::vector<std::string> entries = entries_of(given);
+    if (entries.empty()) continue;
+    for (size_t k = 0; k < out.size() && k < entries.size(); ++k)
+      if (std::count(rule.entries.begin(), rule.entries.end(), entries[k])) out[k] = is;
+    break;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<RopeFactors> write_keys(const GgufModel& gguf, const Section& model, GgufHeader& out) {
   for (const auto& [key, value] : gguf.keys) out.value(gguf.architecture + "." + key, gguf_value(value, model, key));
+  const GgufValue* layers = value_of_key(gguf, "block_count");
+  const auto count = layers ? value_as_number(gguf_value(*layers, model, "block_count")) : std::nullopt;
+  for (const auto& [key, rule] : gguf.by_layer)
+    out.integers(gguf.architecture + "." + key,
+                 values_by_layer(rule, model, key, static_cast<int64_t>(count.value_or(0))));
   if (gguf.rope.empty()) return {};
   const GgufValue* size = value_of_key(gguf, "rope.dimension_count");
   if (!size)

@@ -34,6 +34,22 @@ double entry_number(const Table& entry, const char* key, double fallback) {
   return real ? *real : fallback;
 }
 
+// The module of stacked experts: "model.layers.0.mlp.experts".
+std::string module_of(const std::string& map) {
+  return map.substr(0, map.rfind('.'));
+}
+
+// Names the maps as PEFT does. Of two parameters of a module it wraps down_proj, the later one, around the other.
+void name_for_peft(std::vector<Adapter>& adapters) {
+  std::set<std::string> wrapped;
+  for (const Adapter& a : adapters)
+    if (a.experts && map_end(a.map) == "down_proj") wrapped.insert(module_of(a.map));
+  for (Adapter& a : adapters) {
+    const bool inside = a.experts && map_end(a.map) != "down_proj" && wrapped.count(module_of(a.map));
+    a.peft = !a.experts ? a.map : module_of(a.map) + (inside ? ".base_layer" : "");
+  }
+}
+
 // True if an entry of [[transforms]] is `lora` and names this map.
 bool takes_map(const Table& entry, const Adapter& adapter) {
   const auto* plugin = std::get_if<std::string>(&entry.values.at("plugin"));
@@ -63,8 +79,8 @@ void refuse_other_kinds(const Json& json, const std::string& where) {
   };
   if (!json.is_object()) refuse(where, "is no object");
   if (json.text_at("peft_type") != "LORA") refused("peft_type `" + json.text_at("peft_type") + "`");
-  for (const char* key : {"modules_to_save", "layer_replication", "lora_bias", "target_parameters",
-                          "trainable_token_indices", "alora_invocation_tokens"})
+  for (const char* key :
+       {"modules_to_save", "layer_replication", "lora_bias", "trainable_token_indices", "alora_invocation_tokens"})
     if (!empty(json.get(key))) refused(key);
   for (const auto& [key, value] : json.members()) {
     const bool variant = key.starts_with("use_") && key != "use_rslora" && key != "use_dora";
@@ -119,8 +135,8 @@ double Adapter::scale() const {
 }
 
 std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorSpec>& parameters) {
-  std::set<std::string> known;
-  for (const TensorSpec& t : parameters) known.insert(t.name);
+  std::map<std::string, const TensorSpec*> known;
+  for (const TensorSpec& t : parameters) known[t.name] = &t;
   const auto& entries = config.section("transforms").as<Tables>("list");
   std::vector<Adapter> out;
   for (const TensorSpec& t : parameters) {
@@ -129,6 +145,9 @@ std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorS
     if (!known.count(adapter.b())) continue;
     adapter.dora = known.count(adapter.m()) != 0;
     adapter.weight = known.count(adapter.map + ".weight") ? adapter.map + ".weight" : adapter.map;
+    const auto weight = known.find(adapter.weight);
+    if (weight != known.end() && weight->second->shape.size() == 3)
+      adapter.experts = weight->second->shape[0], adapter.rank /= adapter.experts;
     const auto entry =
         std::find_if(entries.begin(), entries.end(), [&](const Table& table) { return takes_map(table, adapter); });
     if (entry == entries.end())
@@ -140,11 +159,19 @@ std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorS
     adapter.root = root != entry->values.end() && root->second == Value(true);
     out.push_back(std::move(adapter));
   }
+  name_for_peft(out);
   return out;
 }
 
-std::string peft_name(const std::string& parameter) {
-  return peft_prefix + parameter;
+std::string peft_name(const Adapter& adapter, const std::string& parameter) {
+  return peft_prefix + adapter.peft + parameter.substr(adapter.map.size());
+}
+
+void need_peft_name(const Adapter& adapter) {
+  if (adapter.experts && !matches("*.mlp.experts.gate_up_proj", adapter.map) &&
+      !matches("*.mlp.experts.down_proj", adapter.map))
+    throw Error(Exit::usage, adapter.weight + " has another name and shape in transformers",
+                "PEFT has no adapter for it; export the model with --merge");
 }
 
 Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorSpec>& parameters,
@@ -157,36 +184,46 @@ Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorS
       std::any_of(adapters.begin(), adapters.end(), [&](const Adapter& a) { return a.root != adapters.front().root; });
   const auto alpha = [&](const Adapter& a) { return mixed ? a.scale() * static_cast<double>(a.rank) : a.alpha; };
   // Maps are named by their last part if all that end so have a path.
+  // Experts are no modules: their parameters are named, by their last three parts.
+  const auto end_of = [](const std::string& map, bool experts) {
+    size_t at = map.rfind('.');
+    for (int k = 0; experts && k < 2 && at != std::string::npos && at; ++k) at = map.rfind('.', at - 1);
+    return map.substr(at + 1);
+  };
   std::map<std::string, size_t> ends;
   for (const TensorSpec& t : parameters)
-    if (t.name.ends_with(".weight") && t.shape.size() == 2) ++ends[map_end(t.name.substr(0, t.name.size() - 7))];
+    if (t.name.ends_with(".weight") && (t.shape.size() == 2 || t.shape.size() == 3))
+      ++ends[end_of(t.name.substr(0, t.name.size() - 7), t.shape.size() == 3)];
   std::map<std::string, size_t> have;
-  for (const Adapter& a : adapters) ++have[map_end(a.map)];
-  std::set<std::string> targets;
+  for (const Adapter& a : adapters) ++have[end_of(a.map, a.experts > 0)];
+  std::set<std::string> targets, stacked;
   Json ranks = Json::object(), alphas = Json::object();
   const Adapter& first = adapters.front();
   for (const Adapter& a : adapters) {
-    const std::string end = map_end(a.map);
-    targets.insert(ends[end] == have[end] ? end : a.map);
+    const std::string end = end_of(a.map, a.experts > 0);
+    (a.experts ? stacked : targets).insert(ends[end] == have[end] ? end : a.map);
     if (a.rank != first.rank) ranks[a.map] = Json(a.rank);
     if (alpha(a) != alpha(first)) alphas[a.map] = python_number(alpha(a));
   }
-  return Json::object({{"peft_type", "LORA"},
-                       {"task_type", "CAUSAL_LM"},
-                       {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
-                       {"inference_mode", true},
-                       {"r", first.rank},
-                       {"lora_alpha", python_number(alpha(first))},
-                       {"lora_dropout", first.dropout},
-                       {"use_rslora", first.root && !mixed},
-                       {"target_modules", std::vector<std::string>(targets.begin(), targets.end())},
-                       {"rank_pattern", ranks},
-                       {"alpha_pattern", alphas},
-                       {"bias", "none"},
-                       {"fan_in_fan_out", false},
-                       {"init_lora_weights", true},
-                       {"use_dora", first.dora},
-                       {"modules_to_save", Json()}});
+  // With stacked experts PEFT takes no dropout, which has no effect on what was trained.
+  Json json = Json::object({{"peft_type", "LORA"},
+                            {"task_type", "CAUSAL_LM"},
+                            {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
+                            {"inference_mode", true},
+                            {"r", first.rank},
+                            {"lora_alpha", python_number(alpha(first))},
+                            {"lora_dropout", stacked.empty() ? first.dropout : 0.0},
+                            {"use_rslora", first.root && !mixed},
+                            {"target_modules", std::vector<std::string>(targets.begin(), targets.end())},
+                            {"rank_pattern", ranks},
+                            {"alpha_pattern", alphas},
+                            {"bias", "none"},
+                            {"fan_in_fan_out", false},
+                            {"init_lora_weights", true},
+                            {"use_dora", first.dora},
+                            {"modules_to_save", Json()}});
+  if (!stacked.empty()) json["target_parameters"] = std::vector<std::string>(stacked.begin(), stacked.end());
+  return json;
 }
 
 fs::path adapter_source(const Config& config) {
@@ -216,7 +253,7 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
 
   const std::vector<TensorSpec> specs(parameters.begin(), parameters.end());
   std::vector<std::string> problems;
-  std::set<std::string> wanted;
+  std::map<std::string, std::string> wanted, names;  // from their names to ours, and back
   for (const Adapter& own : adapters_of(config, specs)) {
     Adapter theirs = own;
     theirs.root = root;
@@ -225,17 +262,17 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
                                      own.dora ? "with dora = true" : "without dora"));
     theirs.alpha = alpha_of(json, own.map, alpha, where);
     for (const std::string& name : own.parameters()) {
-      wanted.insert(peft_name(name));
-      const StoredTensor* stored = file.find(peft_name(name));
+      const std::string there = names[name] = peft_name(own, name);
+      wanted[there] = name;
+      const StoredTensor* stored = file.find(there);
       const auto& shape =
           std::find_if(specs.begin(), specs.end(), [&](const auto& t) { return t.name == name; })->shape;
       if (!stored)
-        problems.push_back(peft_name(name) + ": missing");
+        problems.push_back(there + ": missing");
       else if (stored->shape != shape)
-        problems.push_back(
-            fmt::format("{}: {}, it must be {}", peft_name(name), shape_text(stored->shape), shape_text(shape)));
+        problems.push_back(fmt::format("{}: {}, it must be {}", there, shape_text(stored->shape), shape_text(shape)));
       else if (stored->dtype != ENG_F32 && stored->dtype != ENG_BF16 && stored->dtype != ENG_F16)
-        problems.push_back(peft_name(name) + ": only F32, BF16 and F16 are read");
+        problems.push_back(there + ": only F32, BF16 and F16 are read");
     }
     if (std::abs(theirs.scale() - own.scale()) > 1e-12 * own.scale())
       problems.push_back(fmt::format("{}: scaled by {:g} there, by {:g} here", own.map, theirs.scale(), own.scale()));
@@ -247,20 +284,22 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
     constexpr size_t most = 8;
     const size_t left = problems.size() > most ? problems.size() - most : 0;
     problems.resize(problems.size() - left);
-    throw Error(
-        Exit::checkpoint,
-        fmt::format("{} does not fit [[transforms]]:\n  {}{}", directory.string(), fmt::join(problems, "\n  "),
-                    left ? fmt::format("\n  and {} more", left) : ""),
-        fmt::format("it says r = {}, lora_alpha = {:g}, use_rslora = {}, use_dora = {}, target_modules = {}: write "
-                    "them as rank, alpha, rslora, dora and targets (\"*.NAME\") of the transform lora",
-                    json.get("r").dump(), alpha, root, dora, json.get("target_modules").dump()));
+    throw Error(Exit::checkpoint,
+                fmt::format("{} does not fit [[transforms]]:\n  {}{}", directory.string(), fmt::join(problems, "\n  "),
+                            left ? fmt::format("\n  and {} more", left) : ""),
+                fmt::format("it says r = {}, lora_alpha = {:g}, use_rslora = {}, use_dora = {}, target_modules = {}, "
+                            "target_parameters = {}: write "
+                            "them as rank, alpha, rslora, dora and targets (\"*.NAME\") of the transform lora",
+                            json.get("r").dump(), alpha, root, dora, json.get("target_modules").dump(),
+                            json.get("target_parameters").dump()));
   }
   if (!fill) return;
   constexpr uint64_t tile = 1u << 18;
   std::vector<float> in(tile), out(tile);
   for (const TensorShare& t : parameters) {
-    if (!wanted.count(peft_name(t.name))) continue;
-    const StoredTensor& stored = *file.find(peft_name(t.name));
+    const auto there = names.find(t.name);
+    if (there == names.end()) continue;
+    const StoredTensor& stored = *file.find(there->second);
     t.each_range([&](const Range& r) {
       for (uint64_t at = 0, n = 0; at < r.count; at += n) {
         n = std::min(tile, r.count - at);
@@ -274,9 +313,10 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
 
 void LowRankPath::sums(uint64_t row, uint64_t first, std::span<double> out) const {
   std::fill(out.begin(), out.end(), 0.0);
+  const uint64_t rows = b.size() / (rank * experts), expert = row / rows, own_row = row % rows;
   for (uint64_t k = 0; k < rank; ++k) {
-    const double factor = b[row * rank + k];
-    const float* const own = a.data() + k * columns + first;
+    const double factor = b[(own_row * rank + k) * experts + expert];
+    const float* const own = a.data() + (expert * rank + k) * columns + first;
     for (uint64_t j = 0; j < out.size(); ++j) out[j] += factor * static_cast<double>(own[j]);
   }
 }
@@ -311,8 +351,9 @@ Merged::Merged(const OpenCheckpoint& checkpoint, const std::vector<Adapter>& ada
   };
   for (const Adapter& adapter : adapters) {
     const auto rank = static_cast<uint64_t>(adapter.rank);
-    Path path{{rank, 0, adapter.scale(), values(adapter.a()), values(adapter.b())}, {}};
-    path.columns = path.a.size() / path.rank;
+    const auto experts = static_cast<uint64_t>(std::max<int64_t>(adapter.experts, 1));
+    Path path{{rank, 0, adapter.scale(), values(adapter.a()), values(adapter.b()), experts}, {}};
+    path.columns = path.a.size() / (path.rank * experts);
     if (adapter.dora) {
       const ManifestTensor& weight = find(adapter.weight);
       const std::vector<float> m = values(adapter.m());

@@ -10,11 +10,14 @@
 namespace eng {
 
 // A linear map y = W x with a path beside it: y + scale * B A x, A (rank, inputs), B (outputs, rank). With DoRA, row i
-// of W + scale * B A is scaled to the length m[i].
+// of W + scale * B A is scaled to the length m[i]. Of stacked experts, W (experts, outputs, inputs), each has its own:
+// A (experts * rank, inputs) and B (outputs, rank * experts), as in PEFT's target_parameters.
 struct Adapter {
   std::string map;  // "model.layers.0.self_attn.q_proj"
   std::string weight;
   int64_t rank = 0;
+  int64_t experts = 0;    // 0: W is a matrix
+  std::string peft = {};  // the name of the map in PEFT, which wraps the parameters of a module in each other
   double alpha = 0, dropout = 0;
   bool root = false;  // scale is alpha / sqrt(rank) instead of alpha / rank
   bool dora = false;
@@ -34,8 +37,10 @@ std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorS
 // adapter_config.json as PEFT writes it. `parameters`: all of the model; `base`: the model's directory, or "".
 Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorSpec>& parameters,
                  const std::string& base);
-// The name of a parameter in adapter_model.safetensors.
-std::string peft_name(const std::string& parameter);
+// The name of a parameter of the adapter in adapter_model.safetensors.
+std::string peft_name(const Adapter& adapter, const std::string& parameter);
+// Throws Error(Exit::usage) for a path beside experts to which PEFT gives another name than the model here.
+void need_peft_name(const Adapter& adapter);
 
 // [model] adapter: a directory as PEFT writes it, "" if there is none. Throws Error(Exit::usage) without [model] from.
 std::filesystem::path adapter_source(const Config& config);
@@ -50,6 +55,7 @@ struct LowRankPath {
   uint64_t rank, columns;
   double scale;
   std::vector<float> a, b;
+  uint64_t experts = 1;  // rows of W count through all of them
   // out[j] = (B A)[row, first + j]
   void sums(uint64_t row, uint64_t first, std::span<double> out) const;
   // The length of this row of W + scale * B A, as the transform computes it. `w`: the row of W.

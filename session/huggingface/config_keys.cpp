@@ -146,7 +146,6 @@ const char* family_defaults(const std::string& model_type) {
 const char* difference_of(const std::string& model_type) {
   static constexpr std::pair<const char*, const char*> families[] = {
       {"ministral3", "it is Mistral with queries that are scaled by their positions"},
-      {"qwen2_moe", "it is Qwen2 with experts"},
       {"gemma", "it is LLaMA with scaled embeddings and other norms"},
       {"granitemoe", "it is Granite with experts"},
       {"olmo", "it is LLaMA with other norms"},

@@ -277,15 +277,17 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
   const Arrangement arranged = arrange(model, pretrained_of(plugin), checkpoint.string());
   Shard shard{"adapter_model.safetensors", {}, {}};
   for (const Adapter& a : adapters) {
-    // A tensor of the files that is this matrix alone, not transposed.
-    const bool same = std::any_of(arranged.from_model.begin(), arranged.from_model.end(), [&](const Arranged& made) {
-      return made.plain() && model[made.parts[0].source].name == a.weight;
-    });
+    need_peft_name(a);
+    // A tensor of the files that is this matrix alone, not transposed. PEFT has stacked experts whole.
+    const bool same =
+        a.experts > 0 || std::any_of(arranged.from_model.begin(), arranged.from_model.end(), [&](const Arranged& made) {
+          return made.plain() && model[made.parts[0].source].name == a.weight;
+        });
     if (!same)
       throw Error(Exit::usage, a.weight + " is joined or transposed in the files of this model",
                   "PEFT has no adapter for it; export the model with --merge");
     for (const std::string& own : a.parameters())
-      shard.tensors.push_back({peft_name(own), dtype, by_name.at(own)->shape});
+      shard.tensors.push_back({peft_name(a, own), dtype, by_name.at(own)->shape});
   }
   shard.header = safetensors_header(shard.tensors, {{"format", "pt"}});
   load_checkpoint(
@@ -305,7 +307,7 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
         values.resize(count * dtype_size(t.dtype)), written.resize(count * dtype_size(dtype));
         in.read(t, 0, count, values.data());
         convert(t.dtype, values.data(), dtype, written.data(), count);
-        writer.write(peft_name(own), written.data(), count);
+        writer.write(peft_name(a, own), written.data(), count);
       }
     const auto sums = writer.finish();
     const std::string base = origin.empty() ? "" : fs::absolute(origin).lexically_normal().string();

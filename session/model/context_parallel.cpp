@@ -34,6 +34,8 @@ const std::set<std::string> position_ops = {ENG_OP_LINEAR,
                                             ENG_OP_SPLIT,
                                             ENG_OP_CONCAT,
                                             ENG_OP_GROUP_SUM,
+                                            ENG_OP_GROUP_EMBEDDING,
+                                            ENG_OP_GROUP_CROSS_ENTROPY,
                                             ENG_OP_CROSS_ENTROPY,
                                             ENG_OP_CAPPED_CROSS_ENTROPY,
                                             "eng.low_rank.magnitude/1",
@@ -45,7 +47,7 @@ const std::set<std::string> position_ops = {ENG_OP_LINEAR,
                                             "eng.moe.linear/1"};
 
 // Ops of these whose outputs are sums over positions.
-const std::set<std::string> loss_ops = {ENG_OP_CROSS_ENTROPY, ENG_OP_CAPPED_CROSS_ENTROPY};
+const std::set<std::string> loss_ops = {ENG_OP_CROSS_ENTROPY, ENG_OP_CAPPED_CROSS_ENTROPY, ENG_OP_GROUP_CROSS_ENTROPY};
 
 // Divides the positions of one template, which stands for some blocks.
 class ContextDivision : ContextValues {

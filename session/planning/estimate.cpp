@@ -318,11 +318,8 @@ uint32_t best_early_block(const PlanRequest& request, const Machine& machine) {
 
 double program_seconds(const Plan& plan, const std::string& program, const Machine& machine) {
   double sum = 0;
-  for (const Segment& segment : plan.program(program).segments) {
-    std::vector<Cost> costs;
-    for (const Action& action : segment.actions) costs.push_back(cost_of(plan, action, machine));
-    sum += segment.repeat * play(segment, costs, {});
-  }
+  for (const Segment& segment : plan.program(program).segments)
+    sum += segment.repeat * simulate(plan, segment, machine).seconds;
   return sum;
 }
 

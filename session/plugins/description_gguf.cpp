@@ -30,7 +30,8 @@ struct NamedKind {
 constexpr NamedKind kinds[] = {
     {"product", GgufTerm::Kind::product, 2, 16}, {"quotient", GgufTerm::Kind::quotient, 2, 2},
     {"ratio", GgufTerm::Kind::ratio, 2, 2},      {"root", GgufTerm::Kind::root, 1, 1},
-    {"least", GgufTerm::Kind::least, 2, 16},     {"value", GgufTerm::Kind::product, 1, 1}};
+    {"least", GgufTerm::Kind::least, 2, 16},     {"value", GgufTerm::Kind::product, 1, 1},
+    {"length", GgufTerm::Kind::length, 1, 1}};
 
 // "OPTION", 3, true, or { KIND = [...] } of such terms, with `where`.
 GgufTerm read_term(const toml::node& node, const Schema& options, const std::string& where) {
@@ -52,7 +53,7 @@ GgufTerm read_term(const toml::node& node, const Schema& options, const std::str
       std::find_if(std::begin(kinds), std::end(kinds), [&](const NamedKind& k) { return table->contains(k.name); });
   need(found != std::end(kinds) && table->size() == (condition ? 2u : 1u),
        "{} must be {{ product = [...] }}, {{ quotient = [...] }}, {{ ratio = [...] }}, {{ root = ... }}, "
-       "{{ least = [...] }} or {{ value = ... }}, with or without 'where'",
+       "{{ least = [...] }}, {{ length = OPTION }} or {{ value = ... }}, with or without 'where'",
        where);
   const toml::node& given = *table->get(found->name);
   std::vector<const toml::node*> factors;
@@ -68,6 +69,10 @@ GgufTerm read_term(const toml::node& node, const Schema& options, const std::str
   }
   out.kind = found->kind;
   if (std::string_view(found->name) == "value") out = GgufTerm(out.factors.front());
+  if (out.kind == GgufTerm::Kind::length) {
+    need(out.factors.front().kind == GgufTerm::Kind::option, "{}: 'length' is of an option", where);
+    out.option = out.factors.front().option, out.factors.clear();
+  }
   for (auto& [option, value] : read_where(condition, options, where)) out.where[option] = std::move(value);
   return out;
 }
@@ -121,6 +126,20 @@ GgufGrouped read_grouped(const toml::node& node, const Schema& options, const st
   return out;
 }
 
+// { of = [...], entries = [...], is = ..., others = ... }, of a list of numbers without entries
+GgufByLayer read_by_layer(const toml::node& node, const Schema& options, const std::string& where) {
+  GgufByLayer out{read_names(part_of(node, "of", where), where + " 'of'"),
+                  {},
+                  read_value(part_of(node, "is", where), options, where),
+                  read_value(part_of(node, "others", where), options, where)};
+  const toml::node* entries = node.as_table()->get("entries");
+  if (entries) out.entries = read_names(*entries, where + " 'entries'");
+  need(node.as_table()->size() == (entries ? 4u : 3u), "{} must be {{ of, entries, is, others }}", where);
+  for (const std::string& option : out.options)
+    need(find_option(options, option) != nullptr, "{}: there is no option '{}'", where, option);
+  return out;
+}
+
 // { text = "...", given = "OPTION", where = {...} }
 GgufNote read_note(const toml::node& node, const Schema& options, const std::string& where) {
   const toml::node& text = part_of(node, "text", where);
@@ -157,9 +176,9 @@ std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::st
   Schema keys = {{"none"}, {"architecture"}};
   for (const char* key : {"rope", "squeeze", "negative_exp", "plus_one", "f32", "transpose"})
     keys.push_back({key, Type::strings});
-  const Preset given = read_table(
-      &node, keys, where,
-      {"tensors", "keys", "require", "fixed", "layers", "interleave", "rows", "grouped", "notes", "split", "join"});
+  const Preset given = read_table(&node, keys, where,
+                                  {"tensors", "keys", "require", "fixed", "layers", "by_layer", "interleave", "rows",
+                                   "grouped", "notes", "split", "join"});
   const toml::table& table = *node.as_table();
   auto out = std::make_shared<GgufModel>();
   out->none = text_in(given, "none");
@@ -203,6 +222,8 @@ std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::st
     out->layers[option] = {read_value(part_of(*entry, "every", at), options, at), constant_at(*entry, "is", at),
                            constant_at(*entry, "others", at)};
   }
+  for (const auto& [key, value] : inside(table, "by_layer", where))
+    out->by_layer[key] = read_by_layer(*value, options, fmt::format("{} 'by_layer': '{}'", where, key));
   for (const toml::node* one : listed(table, "grouped", where))
     out->grouped.push_back(read_grouped(*one, options, where + " 'grouped'"));
   for (const toml::node* one : listed(table, "notes", where))

@@ -11,9 +11,10 @@ namespace eng {
 // A number or boolean: a constant, an option, or computed of others.
 struct GgufTerm {
   // product and quotient are whole numbers: a product is cut off, a quotient rounded up; ratio and root are real.
-  enum class Kind { constant, option, product, quotient, ratio, root, least } kind = Kind::constant;
+  // length counts the entries of an option that is a list, or its letters.
+  enum class Kind { constant, option, product, quotient, ratio, root, least, length } kind = Kind::constant;
   Value constant;                      // of a constant
-  std::string option;                  // of an option: its name
+  std::string option;                  // of an option or a length: its name
   std::vector<GgufTerm> factors;       // of the others: two of a quotient or ratio, one of a root
   std::map<std::string, Value> where;  // options that must have these values; otherwise the term has none
 };
@@ -24,6 +25,14 @@ using GgufValue = std::vector<GgufTerm>;  // the first one that has a value: all
 struct GgufLayers {
   GgufValue every;
   Value there, others;
+};
+
+// A key with a value for each layer: `is` where the layer's entry in the first of the options that has a value is one
+// of `entries`, and `others` elsewhere. An entry is a text of a list, or a letter of a text. A list of numbers is one
+// of the layers that have `is`, counted from 0.
+struct GgufByLayer {
+  std::vector<std::string> options, entries;
+  GgufValue is, others;
 };
 
 // The rows of one tensor of the model are groups, each of the same heads, as many as `parts` says. The tensors `to`
@@ -50,6 +59,7 @@ struct GgufModel {
   std::map<std::string, GgufValue> require;                  // such a key, or an option -> the only supported value
   std::map<std::string, std::vector<std::string>> fixed;     // option -> the supported values, as JSON; {}: no value
   std::map<std::string, GgufLayers> layers;                  // option that is a list
+  std::map<std::string, GgufByLayer> by_layer;               // key without the architecture
   std::map<std::string, GgufValue> interleave;               // pattern -> heads: a head's halves of rows alternate
   std::map<std::string, GgufValue> rows;                     // pattern -> rows of the matrix that a vector becomes
   std::vector<std::string> squeeze, negative_exp, plus_one, f32;  // patterns

@@ -76,9 +76,9 @@ void each_slice(const Timeline& timeline, F f) {
 }
 
 // The seconds of each letter in each column of each lane.
-class Columns {
+class TimeColumns {
  public:
-  Columns(const Timeline& timeline, const Plan& plan, size_t number)
+  TimeColumns(const Timeline& timeline, const Plan& plan, size_t number)
       : width_(timeline.seconds / static_cast<double>(number)) {
     for (auto& lane : busy_) lane.resize(number);
     each_slice(timeline,
@@ -215,7 +215,7 @@ Timeline timeline_of(const Plan& plan, const Machine& machine) {
 
 std::string timeline_text(const Timeline& timeline, const Plan& plan, size_t columns) {
   if (!(timeline.seconds > 0)) return "timeline: no action takes any time\n";
-  const Columns drawn(timeline, plan, columns);
+  const TimeColumns drawn(timeline, plan, columns);
   const std::array<Work, lane_count> work = work_of(timeline, plan);
   std::string out = fmt::format("timeline of a step: {} estimated, {} a column\n", time_text(timeline.seconds),
                                 time_text(drawn.width()));

@@ -15,8 +15,9 @@ void continue_texts(Decoder& decoder, std::span<const std::vector<int32_t>> prom
     tokens.insert(tokens.end(), prompt.begin() + static_cast<std::ptrdiff_t>(how.read),
                   prompt.begin() + static_cast<std::ptrdiff_t>(shared));
   }
+  const auto feed = [&] { how.feed ? how.feed(tokens) : decoder.feed(tokens); };
   if (!how.read) decoder.reset();
-  decoder.feed(tokens);
+  feed();
   if (read) read();
   Sampler sampler(how.sampling);
   std::vector<char> done(prompts.size(), 0);
@@ -35,7 +36,7 @@ void continue_texts(Decoder& decoder, std::span<const std::vector<int32_t>> prom
       done[row] = how.ends.count(id) || !how.token(row, id) || k + 1 == static_cast<size_t>(how.tokens) ||
                   at + 1 == static_cast<size_t>(decoder.length());
     }
-    if (std::count(done.begin(), done.end(), 0) > 0) decoder.feed(tokens);
+    if (std::count(done.begin(), done.end(), 0) > 0) feed();
   }
 }
 

@@ -17,6 +17,7 @@ struct Continuation {
   size_t read = 0;  // tokens of the prompts that the decoder has read already: it goes on from there
   // Called with each new token: the number of the prompt, and the id. False ends that text.
   std::function<bool(size_t, int32_t)> token = {};
+  std::function<void(std::span<const int32_t>)> feed = {};  // in place of that of the decoder
 };
 
 // Continues prompts, none empty and at most decoder.rows() of them, of which each gets what it would get alone. All

@@ -50,8 +50,8 @@ bool begin_lengths(Trainer& trainer, const std::set<std::string>& given) {
     if (known.count(adapter.m())) continue;
     const TensorShare &weight = *by_name.at(adapter.weight), &m = *by_name.at(adapter.m());
     const auto rows = static_cast<uint64_t>(weight.shape[0]), columns = static_cast<uint64_t>(weight.shape[1]);
-    const LowRankPath path{static_cast<uint64_t>(adapter.rank), columns, adapter.scale(), all(adapter.a()),
-                           all(adapter.b())};
+    const LowRankPath path{
+        static_cast<uint64_t>(adapter.rank), columns, adapter.scale(), all(adapter.a()), all(adapter.b()), 1};
     const uint64_t tile = std::max<uint64_t>(1, 65536 / columns);  // rows; the plan has no room for more
     std::vector<float> lengths;
     for (uint64_t first = 0, n = 0; first < rows; first += n) {

@@ -136,7 +136,7 @@ TEST_CASE("norms, windows and caps as GGUF: gemma2 and gemma3", "[cli][gguf]") {
   CHECK(two.theirs("blk.0.attn_k_norm.weight") == added);
 }
 
-TEST_CASE("stacked experts as GGUF: mixtral, qwen3_moe and olmoe", "[cli][gguf]") {
+TEST_CASE("stacked experts as GGUF: mixtral, qwen2_moe, qwen3_moe and olmoe", "[cli][gguf]") {
   Scratch scratch;
   const Exported one = exported(scratch, "mixtral", std::string(small) + "num_local_experts = 3\n");
   CHECK(one.file.text("general.architecture") == "llama");
@@ -160,6 +160,12 @@ TEST_CASE("stacked experts as GGUF: mixtral, qwen3_moe and olmoe", "[cli][gguf]"
   CHECK(two.file.tensors.at("blk.0.ffn_gate_exps.weight").type == 8);
   CHECK(two.file.tensors.at("blk.0.ffn_gate_inp.weight").type == 0);
   CHECK(two.theirs("blk.0.ffn_gate_inp.weight") == two.own("model.layers.0.mlp.gate.weight"));
+  CHECK(has(not_possible(scratch, "qwen3_moe", keys + ffn + "mlp_only_layers = [1]\n"), "mlp_only_layers"));
+  const Exported three = exported(scratch, "qwen2_moe", keys + ffn + "shared_expert_intermediate_size = 64\n");
+  CHECK(three.file.number("qwen2moe.expert_shared_feed_forward_length") == 64);
+  CHECK(three.theirs("blk.1.ffn_up_shexp.weight") == three.own("model.layers.1.mlp.shared_expert.up_proj.weight"));
+  CHECK(three.theirs("blk.1.ffn_gate_inp_shexp.weight") == three.own("model.layers.1.mlp.shared_expert_gate.weight"));
+  CHECK(three.theirs("blk.1.attn_q.bias") == three.own("model.layers.1.self_attn.q_proj.bias"));
   CHECK(has(not_possible(scratch, "olmoe", keys + "norm_topk_prob = true\n"), "norm_topk_prob"));
   CHECK(has(not_possible(scratch, "olmoe", keys + "num_key_value_heads = 2\n"), "head_count_kv"));
 }
@@ -185,6 +191,38 @@ TEST_CASE("vectors that become matrices, and computed factors, as GGUF: mamba2 a
   CHECK(two.file.real("minicpm.embedding_scale") == 3.0f);
   CHECK(two.file.real("minicpm.residual_scale") == Approx(1.4 / std::sqrt(2.0)));
   CHECK(two.file.real("minicpm.logit_scale") == Approx(16.0 / 6.0));
+}
+
+TEST_CASE("values for each layer as GGUF: granitemoehybrid, nemotron_h and bamba", "[cli][gguf]") {
+  using Layers = std::vector<int32_t>;
+  Scratch scratch;
+  const std::string keys =
+      "hidden_size = 16\nnum_attention_heads = 4\nmax_position_embeddings = 64\nnum_key_value_heads = 2\n";
+  const std::string mixer = "mamba_n_heads = 4\nmamba_d_state = 8\nnum_hidden_layers = 3\n";
+  const Exported one = exported(
+      scratch, "granitemoehybrid",
+      keys + mixer + "shared_intermediate_size = 24\nlayer_types = ['mamba', 'attention', 'linear_attention']\n");
+  CHECK(one.file.text("general.architecture") == "granitehybrid");
+  CHECK(one.file.get<Layers>("granitehybrid.attention.head_count_kv") == Layers{0, 2, 0});
+  CHECK_FALSE(one.file.flag("granitehybrid.rope.scaling.finetuned"));
+  CHECK(one.file.tensors.at("blk.0.ssm_norm.weight").dims == std::vector<uint64_t>{32, 1});
+  CHECK(one.theirs("blk.2.ssm_in.weight") == one.own("model.layers.2.mamba.in_proj.weight"));
+  CHECK(one.theirs("blk.1.ffn_down.weight") == one.own("model.layers.1.shared_mlp.output_linear.weight"));
+  const Exported two =
+      exported(scratch, "nemotron_h",
+               keys +
+                   "hybrid_override_pattern = 'M-*'\nhead_dim = 4\nintermediate_size = 24\nmamba_num_heads = 4\n"
+                   "mamba_head_dim = 8\nssm_state_size = 8\n");
+  CHECK(two.file.number("nemotron_h.block_count") == 3);
+  CHECK(two.file.get<Layers>("nemotron_h.attention.head_count_kv") == Layers{0, 0, 2});
+  CHECK(two.file.get<Layers>("nemotron_h.feed_forward_length") == Layers{0, 24, 0});
+  CHECK(two.theirs("blk.1.ffn_up.weight") == two.own("backbone.layers.1.mixer.up_proj.weight"));
+  CHECK(has(two.notes, "time_step_min"));
+  const Exported three =
+      exported(scratch, "bamba", keys + mixer + "intermediate_size = 24\nattn_layer_indices = [1]\n");
+  CHECK(three.file.get<Layers>("granitehybrid.attention.head_count_kv") == Layers{0, 2, 0});
+  CHECK(three.file.number("granitehybrid.rope.dimension_count") == 2);
+  CHECK(three.file.flag("granitehybrid.rope.scaling.finetuned"));
 }
 
 TEST_CASE("engine check says which layers and factors llama.cpp does not compute", "[cli][gguf]") {

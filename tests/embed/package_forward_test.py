@@ -137,6 +137,17 @@ class Texts(Case):
         with self.assertRaisesRegex(engine.Error, "no room for new ones within the 4 positions of the sequence"):
             run.generate("plan", max_length=4)
 
+    def test_texts_at_a_time_are_those_of_each_alone(self):
+        run = self.open(train=False)
+        prompts = [list(b"plan 12 and"), list(b"a"), list(b"rows")]
+        for options in (dict(temperature=0, stop=["e"]), dict(temperature=0.9, seed=5, max_length=64)):
+            alone = [run.generate(one, tokens=9, **options) for one in prompts]
+            self.assertEqual(run.generate_all(prompts, tokens=9, **options), alone)
+        self.assertNotEqual(alone[0], alone[1])
+        self.assertEqual(run.generate_all([]), [])
+        with self.assertRaisesRegex(engine.Error, "the prompt is empty"):
+            run.generate_all([[65], []])
+
 
 class BetweenSteps(Case):
     def test_learning_rate(self):

@@ -45,6 +45,11 @@ std::string model_text(const std::string& model) {
     return "plugin = 'qwen3_moe'\nhidden_size = 32\nmoe_intermediate_size = 24\nnum_hidden_layers = 2\n"
            "num_attention_heads = 4\nnum_key_value_heads = 2\nnum_experts = 5\nnum_experts_per_tok = 2\n"
            "output_router_logits = true\nrouter_aux_loss_coef = 0.2\nrouter_z_loss_coef = 0.05\n";
+  if (model == "moe-dense")
+    return "plugin = 'qwen2_moe'\nhidden_size = 32\nintermediate_size = 40\nmoe_intermediate_size = 24\n"
+           "shared_expert_intermediate_size = 16\nnum_hidden_layers = 3\nmlp_only_layers = [1]\n"
+           "num_attention_heads = 4\nnum_key_value_heads = 2\nnum_experts = 5\nnum_experts_per_tok = 2\n"
+           "output_router_logits = true\nrouter_aux_loss_coef = 0.2\n";
   if (model.rfind("odd", 0) == 0)
     return fmt::format("plugin = 'odd'\ntie_word_embeddings = {}\nplain = {}\n", model == "odd-tied",
                        model == "odd-plain");

@@ -30,12 +30,13 @@ std::vector<Draw> draws() {
 }  // namespace
 
 TEST_CASE("a mixture of experts: zero, tiers and recomputation change no bit", "[.slow]") {
+  const std::string model = GENERATE("moe", "moe-dense");
   Group groups[3];
   groups[0].world = 1, groups[0].accumulate = 2;
   groups[1].precision = "bf16";
   groups[2].packed = true;
   for (Group& group : groups) {
-    group.model = "moe", group.steps = 2;
+    group.model = model, group.steps = 2;
     const Result first = trained_experts(group, Draw());
     for (const Draw& draw : draws()) {
       INFO(describe(group) << "; " << describe(draw));
@@ -45,8 +46,9 @@ TEST_CASE("a mixture of experts: zero, tiers and recomputation change no bit", "
 }
 
 TEST_CASE("a mixture of experts: two ranks, or twice as many micro-batches of one, change no bit") {
+  const std::string model = GENERATE("moe", "moe-dense");
   Group one, two;
-  one.model = two.model = "moe";
+  one.model = two.model = model;
   one.steps = two.steps = 2;
   one.world = 1, one.accumulate = 2, two.world = 2, two.accumulate = 1;
   const Result alone = trained_experts(one, Draw());
@@ -59,7 +61,7 @@ TEST_CASE("a mixture of experts: two ranks, or twice as many micro-batches of on
     for (const auto& [name, values] : alone.tensors)
       for (const auto& [other, theirs] : both.tensors)
         if (name == other && name.starts_with("parameter ")) {
-          INFO(strategy << ", " << name);
+          INFO(model << ", " << strategy << ", " << name);
           CHECK(values == theirs);
           ++compared;
         }

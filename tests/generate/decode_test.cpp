@@ -52,9 +52,13 @@ const std::map<std::string, const char*> models = {
     {"mixtral",
      "num_attention_heads = 4\nnum_key_value_heads = 2\nintermediate_size = 20\nnum_local_experts = 4\n"
      "initializer_range = 0.2\n"},
+    {"qwen2_moe",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nmoe_intermediate_size = 12\nnum_experts = 6\n"
+     "num_experts_per_tok = 2\nintermediate_size = 40\nshared_expert_intermediate_size = 20\n"
+     "initializer_range = 0.2\n"},
     {"qwen3_moe",
      "num_attention_heads = 4\nnum_key_value_heads = 2\nmoe_intermediate_size = 12\nnum_experts = 8\n"
-     "num_experts_per_tok = 3\ninitializer_range = 0.2\n"},
+     "num_experts_per_tok = 3\nintermediate_size = 40\ninitializer_range = 0.2\n"},
     {"olmoe",
      "num_attention_heads = 4\nintermediate_size = 12\nnum_experts = 5\nnum_experts_per_tok = 2\n"
      "initializer_range = 0.2\n"},
@@ -241,7 +245,9 @@ TEST_CASE("families: logits one position at a time are those of the whole forwar
        "sliding_window = 9\nquery_pre_attn_scalar = 8\nattn_logit_softcapping = 2.0\nfinal_logit_softcapping = 3.0"},
       {"gemma3", "sliding_window = 9\nsliding_window_pattern = 2\nquery_pre_attn_scalar = 8"},
       {"mixtral", ""},
+      {"qwen2_moe", ""},
       {"qwen3_moe", "output_router_logits = true"},
+      {"qwen3_moe", "mlp_only_layers = [1]"},
       {"olmoe", "norm_topk_prob = true"},
       {"falcon_mamba", "mixer_rms_eps = 1e-3\nstate_size = 5"},
       {"bamba", "attn_layer_indices = [1]\nmamba_n_groups = 2"},

@@ -17,9 +17,9 @@ using namespace kernels_test;
 
 namespace {
 
-class Golden {
+class Rounded {
  public:
-  Golden() {
+  Rounded() {
     std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/tests/kernels/golden/fp8.bin", std::ios::binary);
     bytes_.assign(std::istreambuf_iterator<char>(file), {});
   }
@@ -77,7 +77,7 @@ Tensor rounded(const Device& device, Tensor x, int64_t format, int64_t margin = 
   return device.run(ENG_OP_FP8_MATMUL, {x, one}, {desc(ENG_F32, {n, 1})}, product(format, format, 0, 0, margin))[0];
 }
 
-void add_golden_tensor(Golden& golden) {
+void add_golden_tensor(Rounded& golden) {
   const int64_t n = golden.whole(), margin = golden.whole();
   const Tensor x = golden.floats({n});
   float largest = 0;
@@ -96,7 +96,7 @@ void add_golden_tensor(Golden& golden) {
 }  // namespace
 
 TEST_CASE("values are rounded to e4m3 and e5m2 as ml_dtypes does") {
-  Golden golden;
+  Rounded golden;
   const int64_t n = golden.whole();
   const Tensor x = golden.floats({n});
   for (int32_t format : {ENG_FP8_E4M3, ENG_FP8_E5M2}) {

@@ -119,6 +119,11 @@ struct Run {
     executor.download(&sum, setup.plan.losses, 0, sizeof sum);  // of the loss alone: its terms lie behind it
     return static_cast<double>(sum) / static_cast<double>(valid);
   }
+  // The number of parameters that training changes.
+  size_t trained() const {
+    return static_cast<size_t>(std::count_if(setup.model.params.begin(), setup.model.params.end(),
+                                             [](const auto& p) { return !(p.flags & ENG_PARAM_FROZEN); }));
+  }
   double step() { return step(golden.at("tokens").data.data(), golden.at("labels").data.data()); }
   double grad_norm() {
     float norm = 0;

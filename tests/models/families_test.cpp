@@ -2,11 +2,9 @@
 // The models of plugins/decoders against transformers (tools/goldens/families.py): logits, losses, gradients, updates,
 // and the directories that transformers wrote. What they share with llama is in llama_test.cpp.
 #include <catch2/catch.hpp>
-#include <set>
 
 #include "engine/ops_attention.h"
-#include "engine_run.hpp"
-#include "from.hpp"
+#include "family_checks.hpp"
 #include "model_host.hpp"
 
 namespace families_test {
@@ -16,7 +14,7 @@ using namespace models;
 namespace {
 
 const fs::path directories = goldens.parent_path() / "hf_families";
-const std::pair<const char*, const char*> variants[] = {
+const std::vector<Variant> variants = {
     {"qwen3", "plain"},     {"qwen3", "bias"},      {"olmo2", "plain"},    {"phi3", "plain"},    {"phi3", "partial"},
     {"smollm3", "plain"},   {"smollm3", "listed"},  {"granite", "plain"},  {"minicpm", "plain"}, {"gpt_neox", "plain"},
     {"gpt_neox", "serial"}, {"internlm2", "plain"}, {"internlm2", "bias"}, {"phi3", "window"},   {"mistral", "plain"},
@@ -50,16 +48,6 @@ std::string refused_options(const std::string& family, const Values& more) {
   return "accepted";
 }
 
-// The larger of the errors of logits and gradients.
-double error_of(const Golden& golden) {
-  Run run(golden, devices[0]);
-  const double logits = run.logits_error();
-  run.step();
-  std::string worst;
-  size_t seen = 0;
-  return std::max(logits, run.gradient_error(worst, seen));
-}
-
 }  // namespace
 
 TEST_CASE("families: presets have the parameter counts of the published models") {
@@ -85,91 +73,54 @@ TEST_CASE("families: presets have the parameter counts of the published models")
       {"gemma2", {{"gemma-2-2b", 2614341888}, {"gemma-2-9b", 9241705984}, {"gemma-2-27b", 27227128320}}},
       {"gemma3", {{"gemma-3-270m", 268098176}, {"gemma-3-1b", 999885952}}}};
   for (const auto& [family, presets] : expected) {
-    std::set<std::string> seen;
-    for (const std::string& name : decoders_plugin().presets(family)) {
-      INFO(family << " " << name);
-      const int64_t count = elements(family, decoders_plugin().preset(family, name));
-      if (name == "tiny") {
-        CHECK(count < 1200000);
-        continue;
-      }
-      REQUIRE(presets.count(name) == 1);
-      CHECK(count == presets.at(name));
-      seen.insert(name);
-    }
-    CHECK(seen.size() == presets.size());
+    INFO(family);
+    check_presets(presets, decoders_plugin().presets(family), 1200000,
+                  [f = family](const std::string& name) { return elements(f, decoders_plugin().preset(f, name)); });
   }
 }
 
 TEST_CASE("families: logits, loss and every gradient are those of transformers") {
-  const std::string device = GENERATE(from_range(devices));
-  for (const auto& [family, variant] : variants) {
-    const Golden golden = read_golden(variant, family);
-    Run run(golden, device);
-    INFO(family << " " << variant << " on " << device);
-    CHECK(run.logits_error() < limit / 10);
-    CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-6));
-    std::string worst;
-    size_t seen = 0;
-    const double error = run.gradient_error(worst, seen);
-    INFO("worst: " << worst);
-    CHECK(error < limit);
-    CHECK(seen == run.setup.model.params.size());
-    CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
-  }
+  check_goldens(variants);
 }
 
 TEST_CASE("families: updates of AdamW follow torch, clipped and unclipped") {
-  for (const auto& [family, variant] : variants) {
-    const Golden golden = read_golden(variant, family);
-    if (!golden.about.contains("training")) continue;
-    INFO(family);
-    CHECK(training_deviation(golden, devices[0], 1.0) < limit);
-    CHECK(training_deviation(golden, devices[0], 1.01) > limit);
-  }
+  check_updates(variants);
 }
 
 TEST_CASE("families: another constant is seen") {
-  const std::tuple<const char*, const char*, const char*, nlohmann::json> faults[] = {
-      {"qwen3", "plain", "rope_theta", 1e5},
-      {"olmo2", "plain", "rms_norm_eps", 1e-2},
-      {"phi3", "partial", "original_max_position_embeddings", 32},
-      {"phi3", "partial", "rope_attention_factor", 1.0},
-      {"smollm3", "plain", "no_rope_layer_interval", 3},
-      {"smollm3", "listed", "no_rope_layers", {1, 0}},
-      {"granite", "plain", "embedding_multiplier", 6.1},
-      {"granite", "plain", "attention_multiplier", 0.31},
-      {"granite", "plain", "residual_multiplier", 0.41},
-      {"granite", "plain", "logits_scaling", 2.6},
-      {"gpt_neox", "plain", "rotary_pct", 1.0},
-      {"gpt_neox", "plain", "use_parallel_residual", false},
-      {"gpt_neox", "serial", "layer_norm_eps", 1e-2},
-      {"minicpm", "plain", "scale_emb", 6.1},
-      {"minicpm", "plain", "scale_depth", 0.71},
-      {"minicpm", "plain", "dim_model_base", 7},
-      {"internlm2", "plain", "rope_theta", 1e5},
-      {"phi3", "window", "sliding_window", 6},
-      {"mistral", "plain", "sliding_window", 4},
-      {"ministral", "plain", "sliding_window", 4},
-      {"ministral", "plain", "layer_types", {"sliding_attention", "full_attention"}},
-      {"gemma3", "plain", "sliding_window", 6},
-      {"gemma3", "plain", "sliding_window_pattern", 3},
-      {"gemma3", "plain", "rope_theta", 9e4},
-      {"gemma3", "plain", "rope_local_base_freq", 90.0},
-      {"gemma3", "plain", "query_pre_attn_scalar", 8},
-      {"gemma3", "plain", "hidden_activation", "gelu"},
-      {"gemma3", "linear", "rope_factor", 3.0},
-      {"gemma2", "plain", "attn_logit_softcapping", 1.6},
-      {"gemma2", "plain", "final_logit_softcapping", 2.6},
-      {"gemma2", "plain", "sliding_window", 6},
-      {"gemma2", "scores", "final_logit_softcapping", 30.0},
-      {"gemma2", "scores", "layer_types", {"sliding_attention", "full_attention"}}};
-  for (const auto& [family, variant, key, value] : faults) {
-    Golden golden = read_golden(variant, family);
-    golden.about["options"][key] = value;
-    INFO(family << " with another " << key);
-    CHECK(error_of(golden) > limit);
-  }
+  check_faults({{"qwen3", "plain", "rope_theta", 1e5},
+                {"olmo2", "plain", "rms_norm_eps", 1e-2},
+                {"phi3", "partial", "original_max_position_embeddings", 32},
+                {"phi3", "partial", "rope_attention_factor", 1.0},
+                {"smollm3", "plain", "no_rope_layer_interval", 3},
+                {"smollm3", "listed", "no_rope_layers", {1, 0}},
+                {"granite", "plain", "embedding_multiplier", 6.1},
+                {"granite", "plain", "attention_multiplier", 0.31},
+                {"granite", "plain", "residual_multiplier", 0.41},
+                {"granite", "plain", "logits_scaling", 2.6},
+                {"gpt_neox", "plain", "rotary_pct", 1.0},
+                {"gpt_neox", "plain", "use_parallel_residual", false},
+                {"gpt_neox", "serial", "layer_norm_eps", 1e-2},
+                {"minicpm", "plain", "scale_emb", 6.1},
+                {"minicpm", "plain", "scale_depth", 0.71},
+                {"minicpm", "plain", "dim_model_base", 7},
+                {"internlm2", "plain", "rope_theta", 1e5},
+                {"phi3", "window", "sliding_window", 6},
+                {"mistral", "plain", "sliding_window", 4},
+                {"ministral", "plain", "sliding_window", 4},
+                {"ministral", "plain", "layer_types", {"sliding_attention", "full_attention"}},
+                {"gemma3", "plain", "sliding_window", 6},
+                {"gemma3", "plain", "sliding_window_pattern", 3},
+                {"gemma3", "plain", "rope_theta", 9e4},
+                {"gemma3", "plain", "rope_local_base_freq", 90.0},
+                {"gemma3", "plain", "query_pre_attn_scalar", 8},
+                {"gemma3", "plain", "hidden_activation", "gelu"},
+                {"gemma3", "linear", "rope_factor", 3.0},
+                {"gemma2", "plain", "attn_logit_softcapping", 1.6},
+                {"gemma2", "plain", "final_logit_softcapping", 2.6},
+                {"gemma2", "plain", "sliding_window", 6},
+                {"gemma2", "scores", "final_logit_softcapping", 30.0},
+                {"gemma2", "scores", "layer_types", {"sliding_attention", "full_attention"}}});
 }
 
 TEST_CASE("families: what a norm does is seen") {
@@ -238,52 +189,42 @@ TEST_CASE("families: options that fit no model are refused with the key and what
 }
 
 TEST_CASE("families: their directories give the losses of transformers", "[from]") {
-  const auto losses = nlohmann::json::parse(std::ifstream(directories / "expected.json")).at("loss");
-  CHECK(losses.size() == 16);
-  const std::map<std::string, std::string> others = {{"mistral", "llama"},          {"ministral", "llama"},
-                                                     {"internlm3", "llama"},        {"phi3_window", "phi3"},
-                                                     {"mistral_window", "mistral"}, {"ministral_window", "ministral"}};
-  for (const auto& [name, loss] : losses.items()) {
-    INFO(name);
-    const std::string plugin = others.count(name) ? others.at(name) : name;
-    CHECK(config_from(directories / name).section("model").string("plugin") == plugin);
-    CHECK(loss_of(directories / name) == Approx(loss.get<double>()).epsilon(1e-5));
-  }
+  check_directories(directories, 16,
+                    {{"mistral", "llama"},
+                     {"ministral", "llama"},
+                     {"internlm3", "llama"},
+                     {"phi3_window", "phi3"},
+                     {"mistral_window", "mistral"},
+                     {"ministral_window", "ministral"}});
 }
 
 TEST_CASE("families: keys of config.json that change the mathematics are refused", "[from]") {
-  const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
-      {"qwen3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", "`use_sliding_window` is true"},
-      {"qwen3", "\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1", "`attention_dropout` is 0.1"},
-      {"qwen3", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is not known here"},
-      {"olmo2", "\"vocab_size\"", "\"clip_qkv\": 8.0, \"vocab_size\"", "`clip_qkv` is 8.0: clipped queries"},
-      {"olmo2", "\"vocab_size\"", "\"head_dim\": 8, \"vocab_size\"", "`head_dim` is not known here"},
-      {"phi3", "\"sliding_window\": null", "\"sliding_window\": 0", "`sliding_window` must be"},
-      {"phi3", "\"rope_type\": \"longrope\"", "\"rope_type\": \"yarn\"", "`rope_parameters.rope_type` must be one of"},
-      {"phi3", "\"embd_pdrop\": 0.0", "\"embd_pdrop\": 0.1", "`embd_pdrop` is 0.1"},
-      {"smollm3", "\"full_attention\"", "\"sliding_attention\"", "`layer_types` is"},
-      {"granite", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
-      {"gpt_neox", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.1", "`hidden_dropout` is 0.1"},
-      {"minicpm", "\"vocab_size\"", "\"sparse_config\": {\"topk\": 64}, \"vocab_size\"",
-       "`sparse_config.topk` is not known"},
-      {"internlm2", "\"vocab_size\"", "\"attention_bias\": true, \"vocab_size\"", "`attention_bias` is not known here"},
-      {"internlm3", "\"vocab_size\"", "\"qkv_bias\": true, \"vocab_size\"", "`qkv_bias` is true: biases on q, k and v"},
-      {"mistral_window", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is true"},
-      {"gemma3", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
-       "`use_bidirectional_attention` is true"},
-      {"gemma3", "\"attn_logit_softcapping\": null", "\"attn_logit_softcapping\": 50.0",
-       "`attn_logit_softcapping` is 50.0"},
-      {"gemma3", "\"final_logit_softcapping\": null", "\"final_logit_softcapping\": 30.0",
-       "`final_logit_softcapping` is 30.0"},
-  };
-  for (const auto& [name, from, to, told] : cases) {
-    const eng::test::Scratch scratch;
-    const fs::path copied = scratch / name;
-    fs::copy(directories / name, copied);
-    edit(copied / "config.json", from, to);
-    INFO(name << " " << to);
-    CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { config_from(copied); }), Catch::Contains(told));
-  }
+  check_refused_keys(
+      directories,
+      {{"qwen3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", "`use_sliding_window` is true"},
+       {"qwen3", "\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1", "`attention_dropout` is 0.1"},
+       {"qwen3", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is not known here"},
+       {"olmo2", "\"vocab_size\"", "\"clip_qkv\": 8.0, \"vocab_size\"", "`clip_qkv` is 8.0: clipped queries"},
+       {"olmo2", "\"vocab_size\"", "\"head_dim\": 8, \"vocab_size\"", "`head_dim` is not known here"},
+       {"phi3", "\"sliding_window\": null", "\"sliding_window\": 0", "`sliding_window` must be"},
+       {"phi3", "\"rope_type\": \"longrope\"", "\"rope_type\": \"yarn\"", "`rope_parameters.rope_type` must be one of"},
+       {"phi3", "\"embd_pdrop\": 0.0", "\"embd_pdrop\": 0.1", "`embd_pdrop` is 0.1"},
+       {"smollm3", "\"full_attention\"", "\"sliding_attention\"", "`layer_types` is"},
+       {"granite", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
+       {"gpt_neox", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.1", "`hidden_dropout` is 0.1"},
+       {"minicpm", "\"vocab_size\"", "\"sparse_config\": {\"topk\": 64}, \"vocab_size\"",
+        "`sparse_config.topk` is not known"},
+       {"internlm2", "\"vocab_size\"", "\"attention_bias\": true, \"vocab_size\"",
+        "`attention_bias` is not known here"},
+       {"internlm3", "\"vocab_size\"", "\"qkv_bias\": true, \"vocab_size\"",
+        "`qkv_bias` is true: biases on q, k and v"},
+       {"mistral_window", "\"vocab_size\"", "\"mlp_bias\": true, \"vocab_size\"", "`mlp_bias` is true"},
+       {"gemma3", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
+        "`use_bidirectional_attention` is true"},
+       {"gemma3", "\"attn_logit_softcapping\": null", "\"attn_logit_softcapping\": 50.0",
+        "`attn_logit_softcapping` is 50.0"},
+       {"gemma3", "\"final_logit_softcapping\": null", "\"final_logit_softcapping\": 30.0",
+        "`final_logit_softcapping` is 30.0"}});
 }
 
 }  // namespace families_test

@@ -4,8 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "engine_run.hpp"
-#include "from.hpp"
+#include "family_checks.hpp"
 
 namespace hybrids_test {
 
@@ -14,7 +13,7 @@ using namespace models;
 namespace {
 
 const fs::path directories = models::goldens.parent_path() / "hf_hybrids";
-const std::pair<const char*, const char*> variants[] = {
+const std::vector<Variant> variants = {
     {"falcon_mamba", "plain"},     {"falcon_mamba", "bias"},     {"bamba", "plain"},      {"bamba", "bias"},
     {"granitemoehybrid", "plain"}, {"granitemoehybrid", "rope"}, {"nemotron_h", "plain"}, {"nemotron_h", "bias"},
     {"falcon_h1", "plain"},        {"falcon_h1", "norm"},        {"falcon_h1", "gated"}};
@@ -30,16 +29,6 @@ eng::Model model_of(const std::string& family, const std::string& options, int32
   const auto table = models::registry().table<eng_model>(ENG_MODEL_KIND, family);
   eng::load_ops(models::registry());
   return eng::trace_model(family, table, config.section("model"), 1, 8, dtype);
-}
-
-// The larger of the errors of logits and gradients.
-double error_of(const Golden& golden) {
-  Run run(golden, devices[0]);
-  const double logits = run.logits_error();
-  run.step();
-  std::string worst;
-  size_t seen = 0;
-  return std::max(logits, run.gradient_error(worst, seen));
 }
 
 }  // namespace
@@ -64,67 +53,40 @@ TEST_CASE("hybrids: presets have the parameter counts of transformers") {
 }
 
 TEST_CASE("hybrids: logits, loss and every gradient are those of transformers") {
-  const std::string device = GENERATE(from_range(devices));
-  for (const auto& [family, variant] : variants) {
-    const Golden golden = read_golden(variant, family);
-    Run run(golden, device);
-    INFO(family << " " << variant << " on " << device);
-    CHECK(run.logits_error() < limit / 10);
-    CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-6));
-    std::string worst;
-    size_t seen = 0;
-    const double error = run.gradient_error(worst, seen);
-    INFO("worst: " << worst);
-    CHECK(error < limit);
-    CHECK(seen == run.setup.model.params.size());
-    CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
-  }
+  check_goldens(variants);
 }
 
 TEST_CASE("hybrids: updates of AdamW follow torch, no decay on vectors") {
-  for (const auto& [family, variant] : variants) {
-    const Golden golden = read_golden(variant, family);
-    if (!golden.about.contains("training")) continue;
-    INFO(family);
-    CHECK(training_deviation(golden, devices[0], 1.0) < limit);
-    CHECK(training_deviation(golden, devices[0], 1.01) > limit);
-  }
+  check_updates(variants);
 }
 
 TEST_CASE("hybrids: another constant is seen") {
-  const std::tuple<const char*, const char*, const char*, nlohmann::json> faults[] = {
-      {"falcon_mamba", "plain", "mixer_rms_eps", 1e-3},
-      {"falcon_mamba", "bias", "layer_norm_epsilon", 1e-2},
-      {"bamba", "bias", "rope_theta", 50.0},
-      {"bamba", "bias", "time_step_limit", {0.2, 1.4}},
-      {"bamba", "bias", "rms_norm_eps", 1e-2},
-      {"granitemoehybrid", "plain", "position_embedding_type", "rope"},
-      {"granitemoehybrid", "rope", "position_embedding_type", "nope"},
-      {"granitemoehybrid", "plain", "embedding_multiplier", 6.1},
-      {"granitemoehybrid", "plain", "attention_multiplier", 0.31},
-      {"granitemoehybrid", "plain", "residual_multiplier", 0.41},
-      {"granitemoehybrid", "plain", "logits_scaling", 2.6},
-      {"nemotron_h", "plain", "layer_norm_epsilon", 1e-2},
-      {"nemotron_h", "bias", "time_step_min", 0.4},
-      {"falcon_h1", "plain", "embedding_multiplier", 3.1},
-      {"falcon_h1", "plain", "lm_head_multiplier", 0.71},
-      {"falcon_h1", "plain", "key_multiplier", 1.4},
-      {"falcon_h1", "plain", "attention_in_multiplier", 0.81},
-      {"falcon_h1", "plain", "attention_out_multiplier", 1.21},
-      {"falcon_h1", "plain", "ssm_in_multiplier", 1.11},
-      {"falcon_h1", "plain", "ssm_out_multiplier", 0.61},
-      {"falcon_h1", "plain", "ssm_multipliers", {0.51, 1.5, 0.8, 1.2, 0.9}},
-      {"falcon_h1", "plain", "ssm_multipliers", {0.5, 1.5, 0.8, 1.2, 0.91}},
-      {"falcon_h1", "plain", "mlp_multipliers", {1.41, 0.6}},
-      {"falcon_h1", "plain", "mlp_multipliers", {1.4, 0.61}},
-      {"falcon_h1", "norm", "mamba_norm_before_gate", false},
-      {"falcon_h1", "gated", "rms_norm_eps", 1e-2}};
-  for (const auto& [family, variant, key, value] : faults) {
-    Golden golden = read_golden(variant, family);
-    golden.about["options"][key] = value;
-    INFO(family << " with another " << key << ": " << value);
-    CHECK(error_of(golden) > limit);
-  }
+  check_faults({{"falcon_mamba", "plain", "mixer_rms_eps", 1e-3},
+                {"falcon_mamba", "bias", "layer_norm_epsilon", 1e-2},
+                {"bamba", "bias", "rope_theta", 50.0},
+                {"bamba", "bias", "time_step_limit", {0.2, 1.4}},
+                {"bamba", "bias", "rms_norm_eps", 1e-2},
+                {"granitemoehybrid", "plain", "position_embedding_type", "rope"},
+                {"granitemoehybrid", "rope", "position_embedding_type", "nope"},
+                {"granitemoehybrid", "plain", "embedding_multiplier", 6.1},
+                {"granitemoehybrid", "plain", "attention_multiplier", 0.31},
+                {"granitemoehybrid", "plain", "residual_multiplier", 0.41},
+                {"granitemoehybrid", "plain", "logits_scaling", 2.6},
+                {"nemotron_h", "plain", "layer_norm_epsilon", 1e-2},
+                {"nemotron_h", "bias", "time_step_min", 0.4},
+                {"falcon_h1", "plain", "embedding_multiplier", 3.1},
+                {"falcon_h1", "plain", "lm_head_multiplier", 0.71},
+                {"falcon_h1", "plain", "key_multiplier", 1.4},
+                {"falcon_h1", "plain", "attention_in_multiplier", 0.81},
+                {"falcon_h1", "plain", "attention_out_multiplier", 1.21},
+                {"falcon_h1", "plain", "ssm_in_multiplier", 1.11},
+                {"falcon_h1", "plain", "ssm_out_multiplier", 0.61},
+                {"falcon_h1", "plain", "ssm_multipliers", {0.51, 1.5, 0.8, 1.2, 0.9}},
+                {"falcon_h1", "plain", "ssm_multipliers", {0.5, 1.5, 0.8, 1.2, 0.91}},
+                {"falcon_h1", "plain", "mlp_multipliers", {1.41, 0.6}},
+                {"falcon_h1", "plain", "mlp_multipliers", {1.4, 0.61}},
+                {"falcon_h1", "norm", "mamba_norm_before_gate", false},
+                {"falcon_h1", "gated", "rms_norm_eps", 1e-2}});
 }
 
 TEST_CASE("hybrids: sizes and patterns that cannot be are refused with the key and what to change") {
@@ -175,42 +137,29 @@ TEST_CASE("hybrids: the residual stream has the type that residual_in_fp32 asks 
 }
 
 TEST_CASE("hybrids: directories of transformers give its losses", "[from]") {
-  const auto losses = nlohmann::json::parse(std::ifstream(directories / "expected.json")).at("loss");
-  CHECK(losses.size() == 6);
-  for (const auto& [name, loss] : losses.items()) {
-    INFO(name);
-    const std::string family = name == "nemotron_h_pattern" ? "nemotron_h" : name;
-    CHECK(config_from(directories / name).section("model").string("plugin") == family);
-    CHECK(loss_of(directories / name) == Approx(loss.get<double>()).epsilon(1e-5));
-  }
+  check_directories(directories, 6, {{"nemotron_h_pattern", "nemotron_h"}});
 }
 
 TEST_CASE("hybrids: keys of config.json that change the mathematics are refused", "[from]") {
-  const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
-      {"falcon_mamba", "\"vocab_size\"", "\"rms_norm\": false, \"vocab_size\"", "`rms_norm` is not known here"},
-      {"falcon_mamba", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", "`hidden_act` must be one of"},
-      {"bamba", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.25",
-       "`rope_parameters.partial_rotary_factor` is 0.25"},
-      {"bamba", "\"z_loss_coefficient\": 0.0", "\"z_loss_coefficient\": 0.1", "`z_loss_coefficient` is 0.1"},
-      {"bamba", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
-      {"granitemoehybrid", "\"num_local_experts\": 0", "\"num_local_experts\": 4", "`num_local_experts` is 4"},
-      {"granitemoehybrid", "\"num_local_experts\": 0,", "", "`num_local_experts` is 8"},
-      {"granitemoehybrid", "\"position_embedding_type\": null", "\"position_embedding_type\": \"alibi\"",
-       "`position_embedding_type` must be one of"},
-      {"nemotron_h", "\"mlp_hidden_act\": \"relu2\"", "\"mlp_hidden_act\": \"silu\"", "`mlp_hidden_act` is \"silu\""},
-      {"nemotron_h", "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": 1",
-       "`num_nextn_predict_layers` is 1"},
-      {"nemotron_h", "\"attention_bias\": false", "\"attention_bias\": true", "`attention_bias` is true"},
-      {"nemotron_h", "\"vocab_size\"", "\"qk_norm\": true, \"vocab_size\"", "`qk_norm` is true"},
-      {"falcon_h1", "\"vocab_size\"", "\"residual_multiplier\": 0.5, \"vocab_size\"", "`residual_multiplier` is 0.5"}};
-  for (const auto& [name, from, to, told] : cases) {
-    const eng::test::Scratch scratch;
-    const fs::path copied = scratch / name;
-    fs::copy(directories / name, copied);
-    edit(copied / "config.json", from, to);
-    INFO(name << " " << to);
-    CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { config_from(copied); }), Catch::Contains(told));
-  }
+  check_refused_keys(
+      directories,
+      {{"falcon_mamba", "\"vocab_size\"", "\"rms_norm\": false, \"vocab_size\"", "`rms_norm` is not known here"},
+       {"falcon_mamba", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", "`hidden_act` must be one of"},
+       {"bamba", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.25",
+        "`rope_parameters.partial_rotary_factor` is 0.25"},
+       {"bamba", "\"z_loss_coefficient\": 0.0", "\"z_loss_coefficient\": 0.1", "`z_loss_coefficient` is 0.1"},
+       {"bamba", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
+       {"granitemoehybrid", "\"num_local_experts\": 0", "\"num_local_experts\": 4", "`num_local_experts` is 4"},
+       {"granitemoehybrid", "\"num_local_experts\": 0,", "", "`num_local_experts` is 8"},
+       {"granitemoehybrid", "\"position_embedding_type\": null", "\"position_embedding_type\": \"alibi\"",
+        "`position_embedding_type` must be one of"},
+       {"nemotron_h", "\"mlp_hidden_act\": \"relu2\"", "\"mlp_hidden_act\": \"silu\"", "`mlp_hidden_act` is \"silu\""},
+       {"nemotron_h", "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": 1",
+        "`num_nextn_predict_layers` is 1"},
+       {"nemotron_h", "\"attention_bias\": false", "\"attention_bias\": true", "`attention_bias` is true"},
+       {"nemotron_h", "\"vocab_size\"", "\"qk_norm\": true, \"vocab_size\"", "`qk_norm` is true"},
+       {"falcon_h1", "\"vocab_size\"", "\"residual_multiplier\": 0.5, \"vocab_size\"",
+        "`residual_multiplier` is 0.5"}});
 }
 
 }  // namespace hybrids_test

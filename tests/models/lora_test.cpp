@@ -6,7 +6,12 @@ using namespace models;
 
 namespace {
 
-const fs::path lora = goldens.parent_path() / "lora", dora = goldens.parent_path() / "dora";
+const fs::path all = goldens.parent_path(), lora = all / "lora", dora = all / "dora", experts = all / "lora_experts";
+
+// The model of a golden.
+fs::path base(const nlohmann::json& golden) {
+  return all / golden.value("base", "hf/single");
+}
 
 struct Adapted {
   eng::Config config;
@@ -14,9 +19,9 @@ struct Adapted {
   eng::Device device;
   eng::Executor executor;
 
-  // From the weights of `single` and an adapter.
+  // From the weights of the golden's model and an adapter.
   Adapted(const nlohmann::json& golden, const fs::path& adapter, const std::string& keys)
-      : config(config_from(goldens / "single", text(golden, adapter, keys))),
+      : config(config_from(base(golden), text(golden, adapter, keys))),
         setup(eng::make_setup(config, plugins())),
         device(plugins(), "cpu", config.section("device")),
         executor(setup.plan, device, *setup.kernels) {
@@ -24,7 +29,7 @@ struct Adapted {
     const eng::Fill fill = [&](const eng::TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
       executor.upload(setup.plan.find(t.name, t.role)->whole(), first * 4, data, n * 4);
     };
-    eng::weights_of(goldens / "single", config, plugins())(eng::parameters(setup.plan), fill, {});
+    eng::weights_of(base(golden), config, plugins())(eng::parameters(setup.plan), fill, {});
     executor.run("publish");
     const int64_t counters[ENG_C_COUNT] = {};
     executor.upload(setup.plan.counters, counters);
@@ -38,7 +43,8 @@ struct Adapted {
 
   static std::string text(const nlohmann::json& golden, const fs::path& adapter, const std::string& keys) {
     const nlohmann::json& training = golden["training"];
-    std::string out = "adapter = '" + adapter.string() + "'\n[[transforms]]\nplugin = 'lora'\n" + keys;
+    const std::string terms = golden.contains("base") ? "output_router_logits = false\n" : "";
+    std::string out = terms + "adapter = '" + adapter.string() + "'\n[[transforms]]\nplugin = 'lora'\n" + keys;
     out += "[optimizer]\nplugin = 'adamw'\n";
     for (const char* key : {"learning_rate", "beta1", "beta2", "eps", "weight_decay"})
       out += std::string(key) + " = " + training[key].dump() + "\n";
@@ -65,6 +71,10 @@ const std::string fitting =
 
 const std::string fitting_dora = fitting + "dora = true\n";
 
+const std::string fitting_experts =
+    "targets = ['*.self_attn.*_proj', '*.experts.*_proj']\nrank = 4\nranks = ['*.down_proj=2']\nalpha = 6.0\nrslora = "
+    "true\n";
+
 nlohmann::json golden(const fs::path& of = lora) {
   return nlohmann::json::parse(std::ifstream(of / (of.filename().string() + ".json")));
 }
@@ -90,7 +100,8 @@ Deviation deviation(const fs::path& adapter, const std::string& keys) {
 }  // namespace
 
 TEST_CASE("lora: 20 steps from an adapter of PEFT have its losses", "[lora]") {
-  const auto [of, keys] = GENERATE(table<fs::path, std::string>({{lora, fitting}, {dora, fitting_dora}}));
+  const auto [of, keys] =
+      GENERATE(table<fs::path, std::string>({{lora, fitting}, {dora, fitting_dora}, {experts, fitting_experts}}));
   CAPTURE(of);
   const Deviation ours = deviation(of / "start", keys);
   CHECK(ours.loss < 2e-5);
@@ -99,8 +110,11 @@ TEST_CASE("lora: 20 steps from an adapter of PEFT have its losses", "[lora]") {
 }
 
 TEST_CASE("lora: an adapter that PEFT trained has its loss", "[lora]") {
-  const auto [of, keys] = GENERATE(table<fs::path, std::string>(
-      {{lora, fitting}, {dora, fitting_dora}, {dora, fitting_dora + "dropout = 0.3\n"}}));  // eval drops nothing
+  const auto [of, keys] =
+      GENERATE(table<fs::path, std::string>({{lora, fitting},
+                                             {dora, fitting_dora},
+                                             {experts, fitting_experts},
+                                             {dora, fitting_dora + "dropout = 0.3\n"}}));  // eval drops nothing
   CAPTURE(of, keys);
   const nlohmann::json about = golden(of);
   Adapted run(about, of / "trained", keys);
@@ -129,4 +143,16 @@ TEST_CASE("lora: an adapter that does not fit the transform is refused", "[lora]
   CHECK_THAT(refused(lora / "start", fitting_dora),
              Catch::Contains("q_proj: without use_dora there, with dora = true here") &&
                  Catch::Contains("q_proj.lora_magnitude_vector: missing"));
+}
+
+TEST_CASE("lora: stacked experts take no dropout and no DoRA, and an adapter without them does not fit", "[lora]") {
+  const nlohmann::json about = golden(experts);
+  for (const auto& [more, told] : {std::pair("dropout = 0.1\n", "PEFT has no dropout; set dropout = 0"),
+                                   std::pair("dora = true\n", "PEFT has no DoRA; set dora = false")})
+    CHECK_THAT(
+        eng::test::refusal(eng::Exit::usage, [&, m = more] { Adapted(about, experts / "start", fitting_experts + m); }),
+        Catch::Contains(told) && Catch::Contains("mlp.experts.gate_up_proj.weight is a stack of experts"));
+  const std::string attention = "targets = ['*.self_attn.*_proj']\nrank = 4\nalpha = 6.0\nrslora = true\n";
+  CHECK_THAT(eng::test::refusal(eng::Exit::checkpoint, [&] { Adapted(about, experts / "start", attention); }),
+             Catch::Contains("mlp.experts.base_layer.lora_A.weight: unexpected"));
 }

@@ -2,10 +2,8 @@
 // Mamba-2 against transformers (tools/goldens/mamba2.py): logits, losses, gradients, updates, and the directories that
 // transformers wrote; presets, initial values, refusals, memory.
 #include <catch2/catch.hpp>
-#include <set>
 
-#include "engine_run.hpp"
-#include "from.hpp"
+#include "family_checks.hpp"
 
 namespace mamba2_test {
 
@@ -14,7 +12,7 @@ using namespace models;
 namespace {
 
 const fs::path directories = models::goldens.parent_path() / "hf_mamba2";
-const char* const variants[] = {"one", "groups", "bias"};
+const std::vector<Variant> variants = {{"mamba2", "one"}, {"mamba2", "groups"}, {"mamba2", "bias"}};
 
 eng::Config config_of(const std::string& options, int64_t length = 8) {
   return eng::Config::parse("[data]\nplugin = 'text'\npaths = ['none']\n[model]\nplugin = 'mamba2'\n" + options +
@@ -30,16 +28,6 @@ eng::Model model_of(const std::string& options, int64_t length = 8) {
   return eng::trace_model("mamba2", table, config.section("model"), 1, length, ENG_F32);
 }
 
-// The larger of the errors of logits and gradients.
-double error_of(const Golden& golden) {
-  Run run(golden, devices[0]);
-  const double logits = run.logits_error();
-  run.step();
-  std::string worst;
-  size_t seen = 0;
-  return std::max(logits, run.gradient_error(worst, seen));
-}
-
 }  // namespace
 
 TEST_CASE("mamba2: presets have the parameter counts of the published models") {
@@ -48,54 +36,25 @@ TEST_CASE("mamba2: presets have the parameter counts of the published models") {
                                                  {"mamba2-780m", 780161280},
                                                  {"mamba2-1.3b", 1343757312},
                                                  {"mamba2-2.7b", 2702599680}};
-  std::set<std::string> seen;
-  for (const auto& [preset, values] : models::registry().find(ENG_MODEL_KIND, "mamba2")->schema.presets) {
-    INFO(preset);
-    const int64_t count = model_of("preset = '" + preset + "'\n").parameter_count();
-    if (preset == "tiny") {
-      CHECK(count < 1200000);
-      continue;
-    }
-    REQUIRE(counts.count(preset) == 1);
-    CHECK(count == counts.at(preset));
-    seen.insert(preset);
-  }
-  CHECK(seen.size() == counts.size());
+  std::vector<std::string> presets;
+  for (const auto& [name, values] : models::registry().find(ENG_MODEL_KIND, "mamba2")->schema.presets)
+    presets.push_back(name);
+  check_presets(counts, presets, 1200000,
+                [](const std::string& name) { return model_of("preset = '" + name + "'\n").parameter_count(); });
 }
 
 TEST_CASE("mamba2: logits, loss and every gradient are those of transformers") {
-  const std::string device = GENERATE(from_range(devices));
-  for (const char* variant : variants) {
-    const Golden golden = read_golden(variant, "mamba2");
-    Run run(golden, device);
-    INFO(variant << " on " << device);
-    CHECK(run.logits_error() < limit / 10);
-    CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-6));
-    std::string worst;
-    size_t seen = 0;
-    const double error = run.gradient_error(worst, seen);
-    INFO("worst: " << worst);
-    CHECK(error < limit);
-    CHECK(seen == run.setup.model.params.size());
-    CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
-  }
+  check_goldens(variants);
 }
 
 TEST_CASE("mamba2: updates of AdamW follow torch, no decay on vectors") {
-  const Golden golden = read_golden("one", "mamba2");
-  CHECK(training_deviation(golden, devices[0], 1.0) < limit);
-  CHECK(training_deviation(golden, devices[0], 1.01) > limit);
+  check_updates(variants);
 }
 
 TEST_CASE("mamba2: another constant or weight is seen") {
-  for (const auto& [key, value] : {std::pair<const char*, nlohmann::json>{"time_step_limit", {0.2, 1.4}},
-                                   {"time_step_limit", {0.3, 1.5}},
-                                   {"layer_norm_epsilon", 1.2e-2}}) {
-    Golden golden = read_golden("bias", "mamba2");
-    golden.about["options"][key] = value;
-    INFO(key << " " << value);
-    CHECK(error_of(golden) > limit);
-  }
+  check_faults({{"mamba2", "bias", "time_step_limit", {0.2, 1.4}},
+                {"mamba2", "bias", "time_step_limit", {0.3, 1.5}},
+                {"mamba2", "bias", "layer_norm_epsilon", 1.2e-2}});
   Golden groups = read_golden("groups", "mamba2");
   groups.about["options"]["n_groups"] = 2, groups.about["options"]["state_size"] = 12;
   CHECK(error_of(groups) > limit);
@@ -181,30 +140,18 @@ TEST_CASE("mamba2: what a layer keeps grows with the length alone, and not with 
 }
 
 TEST_CASE("mamba2: directories of transformers give its losses", "[from]") {
-  const auto losses = nlohmann::json::parse(std::ifstream(directories / "expected.json")).at("loss");
-  CHECK(losses.size() == 3);
-  for (const auto& [name, loss] : losses.items()) {
-    INFO(name);
-    CHECK(config_from(directories / name).section("model").string("plugin") == "mamba2");
-    CHECK(loss_of(directories / name) == Approx(loss.get<double>()).epsilon(1e-5));
-  }
+  check_directories(directories, 3, {{"plain", "mamba2"}, {"groups", "mamba2"}, {"bias", "mamba2"}});
 }
 
 TEST_CASE("mamba2: keys of config.json that change the mathematics are refused", "[from]") {
-  const std::tuple<const char*, const char*, const char*> cases[] = {
-      {"\"vocab_size\"", "\"norm_before_gate\": true, \"vocab_size\"", "`norm_before_gate` is not known here"},
-      {"\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
-      {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", "`hidden_act` must be one of"},
-      {"\"conv_kernel\": 4", "\"conv_kernel\": 5", "`conv_kernel` must be"},
-      {"Mamba2ForCausalLM", "Mamba2ForTokenClassification", "`architectures` is"}};
-  for (const auto& [from, to, told] : cases) {
-    const eng::test::Scratch scratch;
-    const fs::path copied = scratch / "plain";
-    fs::copy(directories / "plain", copied);
-    edit(copied / "config.json", from, to);
-    INFO(to);
-    CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { config_from(copied); }), Catch::Contains(told));
-  }
+  check_refused_keys(
+      directories,
+      {{"plain", "\"vocab_size\"", "\"norm_before_gate\": true, \"vocab_size\"",
+        "`norm_before_gate` is not known here"},
+       {"plain", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
+       {"plain", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", "`hidden_act` must be one of"},
+       {"plain", "\"conv_kernel\": 4", "\"conv_kernel\": 5", "`conv_kernel` must be"},
+       {"plain", "Mamba2ForCausalLM", "Mamba2ForTokenClassification", "`architectures` is"}});
 }
 
 TEST_CASE("mamba2: an infinite limit of time steps is none, in each spelling", "[from]") {

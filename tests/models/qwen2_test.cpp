@@ -4,8 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "engine_run.hpp"
-#include "from.hpp"
+#include "family_checks.hpp"
 #include "model_host.hpp"
 
 namespace qwen2_test {
@@ -34,16 +33,6 @@ int64_t elements(const FakeBuild& b) {
     total += n;
   }
   return total;
-}
-
-// The larger of the errors of logits and gradients.
-double error_of(const Golden& golden) {
-  Run run(golden, devices[0]);
-  const double logits = run.logits_error();
-  run.step();
-  std::string worst;
-  size_t seen = 0;
-  return std::max(logits, run.gradient_error(worst, seen));
 }
 
 }  // namespace
@@ -83,21 +72,7 @@ TEST_CASE("qwen2: biases on q, k and v alone, after the matrices and before the 
 }
 
 TEST_CASE("qwen2: logits, loss and every gradient are those of the reference") {
-  const std::string device = GENERATE(from_range(devices));
-  for (const char* variant : {"untied", "tied"}) {
-    const Golden golden = read_golden(variant, "qwen2");
-    Run run(golden, device);
-    INFO(variant << " on " << device);
-    CHECK(run.logits_error() < limit / 10);
-    CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-6));
-    std::string worst;
-    size_t seen = 0;
-    const double error = run.gradient_error(worst, seen);
-    INFO("worst: " << worst);
-    CHECK(error < limit);
-    CHECK(seen == run.setup.model.params.size());
-    CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
-  }
+  check_goldens({{"qwen2", "untied"}, {"qwen2", "tied"}});
 }
 
 TEST_CASE("qwen2: planted faults are seen") {
@@ -107,23 +82,11 @@ TEST_CASE("qwen2: planted faults are seen") {
     INFO("without the bias of " << map);
     CHECK(error_of(golden) > limit);
   }
-  for (const auto& [variant, key, value] :
-       {std::tuple("untied", "rope_theta", 10000.0), {"tied", "rms_norm_eps", 1e-3}}) {
-    Golden golden = read_golden(variant, "qwen2");
-    golden.about["options"][key] = value;
-    INFO("another " << key);
-    CHECK(error_of(golden) > limit);
-  }
+  check_faults({{"qwen2", "untied", "rope_theta", 10000.0}, {"qwen2", "tied", "rms_norm_eps", 1e-3}});
 }
 
 TEST_CASE("qwen2: its directories give the losses of the reference", "[from]") {
-  const auto losses = nlohmann::json::parse(std::ifstream(directories / "expected.json")).at("loss");
-  CHECK(losses.size() == 2);
-  for (const auto& [name, loss] : losses.items()) {
-    INFO(name);
-    CHECK(config_from(directories / name).section("model").string("plugin") == "qwen2");
-    CHECK(loss_of(directories / name) == Approx(loss.get<double>()).epsilon(1e-5));
-  }
+  check_directories(directories, 2, {{"untied", "qwen2"}, {"tied", "qwen2"}});
   // A bias of o, as llama's attention_bias would have, is no part of the model.
   const eng::test::Scratch scratch;
   fs::copy(directories / "untied", scratch / "other");

@@ -80,6 +80,24 @@ TEST_CASE("gradient of the routers' weights, and of the sums for balance and z")
   }
 }
 
+TEST_CASE("gradient of the weights of routers with sigmoids") {
+  for (const Shape& s : small_shapes)
+    for (const Sigmoid& how : {Sigmoid{}, Sigmoid{2.5, s.E == 4 ? 2 : 1, 1}}) {
+      Random random(static_cast<uint64_t>(s.E));
+      const Tensor logits = normal(random, {s.B, s.T, s.E}, 2.0), correction = normal(random, {s.E}, 0.3);
+      const Tensors routed = route_sigmoid(reference_moe(), s, how, logits, correction);
+      const Tensor dweights = normal(random, {s.B, s.T, s.k});
+      const auto value = [&](const Tensor& x) {
+        return inner(dweights, route_sigmoid(reference_moe(), s, how, x, correction)[0]);
+      };
+      const Tensor claimed = route_sigmoid_grad(reference_moe(), s, how, logits, routed, dweights);
+      if (s.k == 1 && s.normalise)  // a single weight is `scale`, whatever the logits
+        for (int64_t i = 0; i < claimed.size(); ++i) CHECK(std::fabs(claimed.at(i)) < 1e-12);
+      else
+        check(logits, value, claimed);
+    }
+}
+
 TEST_CASE("gradients of the products of the rows of experts") {
   for (const Shape& s : small_shapes) {
     Random random(static_cast<uint64_t>(s.T));

@@ -25,6 +25,7 @@ eng::Model model_of(const std::string& name, const std::string& options) {
 TEST_CASE("moe: presets have the parameter counts of the published models") {
   const std::map<std::string, std::map<std::string, int64_t>> expected = {
       {"mixtral", {{"mixtral-8x7b", 46702792704}, {"mixtral-8x22b", 140620634112}}},
+      {"qwen2_moe", {{"qwen1.5-moe-a2.7b", 14315784192}, {"qwen2-57b-a14b", 57408658944}}},
       {"qwen3_moe", {{"qwen3-30b-a3b", 30532122624}, {"qwen3-235b-a22b", 235093634560}}},
       {"olmoe", {{"olmoe-1b-7b", 6919161856}}}};
   for (const auto& [family, presets] : expected) {
@@ -60,6 +61,10 @@ TEST_CASE("moe: options that fit no model are refused with the key and what to c
   CHECK_THROWS_WITH(model_of("mixtral", "preset = 'tiny'\nnum_experts_per_tok = 5"),
                     Contains("num_experts_per_tok (5) must not be above num_local_experts (4); change one of them"));
   CHECK_THROWS_WITH(model_of("qwen3_moe", "preset = 'tiny'\nnum_local_experts = 4"), Contains("num_local_experts"));
+  CHECK_THROWS_WITH(model_of("qwen3_moe", "preset = 'tiny'\nmlp_only_layers = [4]"),
+                    Contains("mlp_only_layers holds 4; every number must be that of a layer, 0 to 3"));
+  CHECK_THROWS_WITH(model_of("qwen2_moe", "preset = 'tiny'\ndecoder_sparse_step = 5"),
+                    Contains("no layer has experts: decoder_sparse_step is 5, there are 4 layers"));
 }
 
 }  // namespace moe_model_test

@@ -67,6 +67,30 @@ inline Tensor route_grad(const Device& device, const Shape& s, const Tensor& log
                     in_place ? Device::InPlace{{0, 0}} : Device::InPlace{})[0];
 }
 
+// The attributes of routers with sigmoids.
+struct Sigmoid {
+  double scale = 1.0;
+  int64_t groups = 1, chosen_groups = 1;
+};
+inline std::vector<eng_attr> routing(const Shape& s, const Sigmoid& how) {
+  std::vector<eng_attr> out = routing(s);
+  out.push_back({"scale", 0, how.scale});
+  out.push_back(whole("groups", how.groups)), out.push_back(whole("chosen_groups", how.chosen_groups));
+  return out;
+}
+// weights, experts, order, place, offsets
+inline Tensors route_sigmoid(const Device& device, const Shape& s, const Sigmoid& how, const Tensor& logits,
+                             const Tensor& correction) {
+  const eng_desc pairs = desc(ENG_I32, {s.B, s.T, s.k});
+  return device.run("eng.moe.route_sigmoid/1", {logits, correction},
+                    {desc(wide(logits.d.dtype), {s.B, s.T, s.k}), pairs, pairs, pairs, desc(ENG_I32, {s.E + 1})},
+                    routing(s, how));
+}
+inline Tensor route_sigmoid_grad(const Device& device, const Shape& s, const Sigmoid& how, const Tensor& logits,
+                                 const Tensors& routed, const Tensor& dweights) {
+  return device.run("eng.moe.route_sigmoid_grad/1", {logits, routed[1], dweights}, {logits.d}, routing(s, how))[0];
+}
+
 inline Tensor linear(const Device& device, const Tensor& x, const Tensor& w, const Tensors& routed, bool gathers) {
   const eng_desc& pairs = routed[2].d;
   Tensors in = {x, w, routed[4]};

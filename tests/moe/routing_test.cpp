@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of experts: ties, order, experts without tokens, numbers that are none.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 
 #include "moe_kernels.hpp"
@@ -40,6 +41,35 @@ TEST_CASE("of equal logits the expert with the lower number is chosen, the large
     CHECK(ids(out[2]) == std::vector<int32_t>{0, 4, 1, 2, 6, 3, 5, 7});
     CHECK(ids(out[3]) == std::vector<int32_t>{0, 2, 3, 5, 1, 6, 4, 7});
     CHECK(ids(out[4]) == std::vector<int32_t>{0, 2, 5, 7, 8});
+  }
+}
+
+TEST_CASE("routers with sigmoids choose by what the correction adds, within the best groups") {
+  const Shape s{1, 2, 0, 0, 4, 2, false};
+  const Tensor logits = logits_of(ENG_F32, s, {0, 3, 2, 2.5, 1, -1, 0, 0.5});
+  const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+  Tensor none, correction(ENG_F32, {4});
+  for (int64_t e = 0; e < 4; ++e) correction.put(e, e == 0 ? 1.0 : 0.0);
+  for (const Device* device : devices()) {
+    Tensors out = route_sigmoid(*device, s, {}, logits, none);
+    CHECK(ids(out[1]) == std::vector<int32_t>{1, 3, 0, 3});
+    CHECK(out[0].at(0) == Approx(sigmoid(3)));
+    CHECK(out[0].at(3) == Approx(sigmoid(0.5)));
+    CHECK(ids(out[2]) == std::vector<int32_t>{2, 0, 1, 3});
+    CHECK(ids(out[4]) == std::vector<int32_t>{0, 1, 2, 2, 4});
+    out = route_sigmoid(*device, s, {}, logits, correction);
+    CHECK(ids(out[1]) == std::vector<int32_t>{0, 1, 0, 3});
+    CHECK(out[0].at(0) == Approx(0.5));  // without the correction
+    // The group {2, 3} has more than {0, 1} for both tokens.
+    out = route_sigmoid(*device, s, {2.0, 2, 1}, logits, none);
+    CHECK(ids(out[1]) == std::vector<int32_t>{3, 2, 3, 2});
+    CHECK(out[0].at(0) == Approx(2 * sigmoid(2.5)));
+  }
+  const Shape one{1, 3, 0, 0, 1, 1, false};  // a single expert: the weight is the sigmoid
+  for (const Device* device : devices()) {
+    const Tensors out = route_sigmoid(*device, one, {}, logits_of(ENG_F32, one, {-2, 0, 1}), none);
+    CHECK(out[0].at(0) == Approx(sigmoid(-2)));
+    CHECK(ids(out[2]) == std::vector<int32_t>{0, 1, 2});
   }
 }
 

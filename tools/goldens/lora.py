@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/models/lora, tests/models/dora: an adapter of PEFT for tests/models/hf/single, trained for 20 steps.
+"""Makes tests/models/{lora,dora,lora_experts}: an adapter of PEFT for tests/models/hf/single, or for
+tests/models/hf_moe/qwen3_moe with its stacked experts, trained for 20 steps.
 
     pip install torch transformers safetensors peft      (CPU builds are enough)
-    python tools/goldens/lora.py lora|dora [OUT_DIR]
+    python tools/goldens/lora.py lora|dora|lora_experts [OUT_DIR]
 
 start       the adapter before training as peft saves it; B is not zero, so that reading it is seen
 trained     the same adapter after training
 KIND.json   steps of tokens and labels (2, 16), labels[b, t] being the target of position t; the hyper-parameters of
             torch.optim.AdamW; per step the mean loss and the gradient norm before clipping; the mean loss of the
-            first step's batch with the trained adapter
+            first step's batch with the trained adapter; the directory of the model
 All is computed in fp32. `dora` is the same with use_dora; its magnitudes are those of the rows of the model, although B
 is not zero.
 """
@@ -26,6 +27,7 @@ import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "models"
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 HYPER = dict(learning_rate=2e-2, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, grad_clip=1.0)
 STEPS = 20
 
@@ -38,9 +40,14 @@ def main():
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    base = transformers.AutoModelForCausalLM.from_pretrained(ROOT / "hf" / "single", dtype=torch.float32)
+    experts = kind == "lora_experts"
+    directory = "hf_moe/qwen3_moe" if experts else "hf/single"
+    base = transformers.AutoModelForCausalLM.from_pretrained(ROOT / directory, dtype=torch.float32,
+                                                             **({"experts_implementation": "eager"} if experts else {}))
     config = peft.LoraConfig(r=4, lora_alpha=6, use_rslora=True, rank_pattern={"down_proj": 2},
-                             target_modules=TARGETS, task_type="CAUSAL_LM", use_dora=kind == "dora")
+                             target_modules=TARGETS[:4] if experts else TARGETS,
+                             target_parameters=EXPERTS if experts else None, task_type="CAUSAL_LM",
+                             use_dora=kind == "dora")
     model = peft.get_peft_model(base, config)
     trained = [p for p in model.parameters() if p.requires_grad]
     with torch.no_grad():
@@ -54,7 +61,7 @@ def main():
             (out / name / other).unlink(missing_ok=True)
         file = out / name / "adapter_config.json"
         text = json.loads(file.read_text())
-        text["base_model_name_or_path"] = "tests/models/hf/single"
+        text["base_model_name_or_path"] = f"tests/models/{directory}"
         text["target_modules"] = sorted(text["target_modules"])  # a set, whose order is not fixed
         file.write_text(json.dumps(text, indent=2) + "\n")
 
@@ -81,7 +88,7 @@ def main():
     save("trained")
     with torch.no_grad():
         after = loss_of(0).item()
-    about = dict(tokens=tokens.reshape(STEPS, -1).tolist(), labels=labels.reshape(STEPS, -1).tolist(), training=HYPER,
+    about = dict(**({"base": directory} if experts else {}), tokens=tokens.reshape(STEPS, -1).tolist(), labels=labels.reshape(STEPS, -1).tolist(), training=HYPER,
                  losses=losses, grad_norms=norms, trained_loss=after,
                  versions={"torch": torch.__version__, "transformers": transformers.__version__,
                            "peft": peft.__version__})

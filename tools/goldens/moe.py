@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/models/golden/{mixtral,qwen3_moe,olmoe}_* and tests/models/hf_moe: the models of plugins/moe, by transformers.
+"""Makes tests/models/golden/{mixtral,qwen2_moe,qwen3_moe,olmoe}_* and tests/models/hf_moe: the models of plugins/moe, by transformers.
 
     pip install torch transformers safetensors      (CPU builds are enough)
-    python tools/goldens/moe.py
+    python tools/goldens/moe.py [FAMILY_NAME ...]
 
 As tools/goldens/families.py, with routers in float64, too. The loss of a golden and of its updates is
 
@@ -35,6 +35,7 @@ BASE = dict(vocab_size=40, hidden_size=16, intermediate_size=12, num_hidden_laye
 MIXTRAL = dict(BASE, rope_theta=1e4)
 QWEN = dict(BASE, moe_intermediate_size=10, num_experts=6)
 del QWEN["intermediate_size"]
+QWEN2 = dict(QWEN, intermediate_size=12, shared_expert_intermediate_size=14)
 # The variant "plain" of each family is trained, too.
 FAMILIES = {
     "mixtral": dict(plain=dict(MIXTRAL, num_local_experts=4),
@@ -46,10 +47,20 @@ FAMILIES = {
     "olmoe": dict(plain=dict(BASE, num_experts=5), all=dict(BASE, num_experts=4, num_experts_per_tok=4),
                   normed=dict(BASE, num_experts=8, norm_topk_prob=True, router_z_loss_coef=0.0)),
 }
+# Made after those above: layers without experts between others, and Qwen2-MoE.
+LATER = {
+    "qwen3_moe": dict(dense=dict(QWEN, intermediate_size=20, num_hidden_layers=5, decoder_sparse_step=2, mlp_only_layers=[3],
+                                 norm_topk_prob=True)),
+    "qwen2_moe": dict(plain=dict(QWEN2), dense=dict(QWEN2, num_hidden_layers=3, mlp_only_layers=[0, 2], head_dim=6,
+                                                    qkv_bias=False, norm_topk_prob=True, tie_word_embeddings=True),
+                      one=dict(QWEN2, num_experts=4, num_experts_per_tok=1, hidden_act="gelu", output_router_logits=False)),
+}
+# The directory of a model begins with the name of its family.
 DIRECTORIES = {"mixtral": dict(MIXTRAL, num_local_experts=4), "qwen3_moe": dict(QWEN, norm_topk_prob=True),
-               "olmoe": dict(BASE, num_experts=5)}
+               "olmoe": dict(BASE, num_experts=5), "qwen2_moe": dict(QWEN2),
+               "qwen3_moe_dense": dict(QWEN, intermediate_size=20, num_hidden_layers=3, mlp_only_layers=[1])}
 OWN = ("router_z_loss_coef",)  # options that transformers does not have
-families.CLASSES |= {"mixtral": "Mixtral", "qwen3_moe": "Qwen3Moe", "olmoe": "Olmoe"}
+families.CLASSES |= {"mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe", "olmoe": "Olmoe"}
 
 
 def experts_of(options):
@@ -165,14 +176,17 @@ def make_golden(family, name, seed, options):
           "-> %.4f" % about["training"]["losses"][-1] if name == "plain" else "")
 
 
-def make_directories(out):
-    shutil.rmtree(out, ignore_errors=True)
+def make_directories(out, chosen):
     expected = json.loads((ROOT / "hf" / "expected.json").read_text())
     tokens, labels = torch.tensor(expected["tokens"]), torch.tensor(expected["labels"])
-    losses = {}
+    file = out / "expected.json"
+    losses = json.loads(file.read_text())["loss"] if file.exists() else {}
     for seed, (name, options) in enumerate(DIRECTORIES.items(), start=71):
+        if name not in chosen:
+            continue
+        shutil.rmtree(out / name, ignore_errors=True)
         options = {**options, "vocab_size": 256}
-        model = make_model(name, options, torch.Generator().manual_seed(seed))
+        model = make_model(name.removesuffix("_dense"), options, torch.Generator().manual_seed(seed))
         model.save_pretrained(out / name)
         (out / name / "generation_config.json").unlink(missing_ok=True)
         model = transformers.AutoModelForCausalLM.from_pretrained(out / name, experts_implementation="eager")
@@ -182,19 +196,20 @@ def make_directories(out):
         check(name, plain, loss, 1e-6)
         losses[name] = loss.item()
         print(name, losses[name])
-    (out / "expected.json").write_text(json.dumps({"loss": losses}) + "\n")
+    file.write_text(json.dumps({"loss": losses}) + "\n")
 
 
 def main():
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    seed = 200
-    for family, variants in FAMILIES.items():
-        for name, options in variants.items():
-            seed += 1
+    made = [(family, name, options) for table in (FAMILIES, LATER) for family, variants in table.items()
+            for name, options in variants.items()]
+    chosen = sys.argv[1:] or [f"{family}_{name}" for family, name, _ in made] + list(DIRECTORIES)
+    for seed, (family, name, options) in enumerate(made, start=201):
+        if f"{family}_{name}" in chosen:
             make_golden(family, name, seed, options)
-    make_directories(pathlib.Path(ROOT) / "hf_moe")
+    make_directories(pathlib.Path(ROOT) / "hf_moe", chosen)
     print("transformers", transformers.__version__, file=sys.stderr)
 
 

@@ -608,12 +608,15 @@ pub struct eng_generate_request {
     pub data: *mut c_void,
     pub token: Option<unsafe extern "C" fn(*mut c_void, i32, *const c_char, u64) -> i32>,
     pub max_length: i64,
+    pub n_prompts: u64,
+    pub ends: *const u64,
+    pub token_of: Option<unsafe extern "C" fn(*mut c_void, u64, i32, *const c_char, u64) -> i32>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_generate_request {}
 impl eng_generate_request {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 120]) };
 }
 
 #[repr(C)]
@@ -2364,6 +2367,9 @@ mod layout {
         check!(eng_generate_request, data, 72, 8);
         check!(eng_generate_request, token, 80, 8);
         check!(eng_generate_request, max_length, 88, 8);
+        check!(eng_generate_request, n_prompts, 96, 8);
+        check!(eng_generate_request, ends, 104, 8);
+        check!(eng_generate_request, token_of, 112, 8);
         check!(eng_gradient, api, 0, 8);
         check!(eng_gradient_api, struct_size, 0, 4);
         check!(eng_gradient_api, minor, 4, 4);

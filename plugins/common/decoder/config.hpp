@@ -46,6 +46,9 @@ struct Config {
   bool affine = true;     // false: the norms have no parameters
   bool plus_one = false;  // RMS norms, those of queries and keys too, multiply by 1 + weight
   Norms norms = Norms::before;
+  // For each layer: whether it has the family's own feed-forward layer (Model::declare_own) in place of the maps gate,
+  // up and down. Empty: all layers have the same, the own one if these maps have no names.
+  std::vector<bool> own = {};
   bool parallel = false;  // with Norms::before: both sublayers read the residual stream before the layer
   double eps;
   // RMS norms of queries and keys, before these are turned; nullptr: there are none. Each head is normed by itself,
@@ -76,6 +79,10 @@ struct Config {
   bool rotary() const { return positions == nullptr; }
   bool has_window(int64_t layer) const {
     return window > 0 && (windowed.empty() || windowed[static_cast<size_t>(layer)]);
+  }
+  // True if the layer has the map.
+  bool has(size_t map, bool own_layer) const {
+    return maps[map].name != nullptr && !(map >= gate && own_layer && !own.empty());
   }
   bool projected() const { return word_width != hidden; }
   bool gated() const { return maps[4].name != nullptr; }

@@ -15,7 +15,8 @@
 namespace decoder {
 namespace {
 
-constexpr uint32_t second_template = 3;            // see second_kind
+// The templates of layers that are second_kind, that are dense, and that are both.
+constexpr uint32_t second_template = 3, dense_template = 4, second_dense_template = 5;
 constexpr int64_t most_angles = int64_t{1} << 27;  // values of the table of rotations: a million positions of 128
 
 // (B, T, n * size) as (B, T, n, size), and back. In a running sequence the number of positions is another one.
@@ -116,6 +117,15 @@ bool Model::second_kind(int64_t layer) const {
   return c_.has_window(layer) || (c_.rotary() && !c_.turns.empty() && !c_.turns[static_cast<size_t>(layer)]);
 }
 
+bool Model::dense(int64_t layer) const {
+  return !c_.own.empty() && !c_.own[static_cast<size_t>(layer)];
+}
+
+uint32_t Model::template_of_layer(int64_t layer) const {
+  if (dense(layer)) return second_kind(layer) ? second_dense_template : dense_template;
+  return second_kind(layer) ? second_template : model::layer_template;
+}
+
 // In every block matrices come first and undecayed vectors last, so that each kind is one run of elements.
 eng_id Model::declare_embed(eng_build* b) const {
   const std::string body = c_.body;
@@ -150,12 +160,13 @@ void Model::declare(eng_build* b) const {
     const std::string block = model::layer_name(i), prefix = body + block + ".";
     params.clear();
     for (size_t m = 0; m < map_count; ++m)
-      if (const char* name = c_.maps[m].name)
-        params.push_back(model::matrix(b, prefix + name + ".weight", sizes[m].rows, sizes[m].columns,
+      if (c_.has(m, !dense(i)))
+        params.push_back(model::matrix(b, prefix + c_.maps[m].name + ".weight", sizes[m].rows, sizes[m].columns,
                                        m == o || m == down ? c_.init_out_std : std));
-    declare_own(b, prefix, params);
+    if (!dense(i)) declare_own(b, prefix, params);
     for (size_t m = 0; m < map_count; ++m)
-      if (c_.maps[m].bias) params.push_back(model::vector(b, prefix + c_.maps[m].name + ".bias", sizes[m].rows, 0.0));
+      if (c_.has(m, !dense(i)) && c_.maps[m].bias)
+        params.push_back(model::vector(b, prefix + c_.maps[m].name + ".bias", sizes[m].rows, 0.0));
     const double one = c_.plus_one ? 0.0 : 1.0;
     if (c_.query_norm)
       params.push_back(model::vector(b, prefix + c_.query_norm + ".weight", norm_width(c_.heads), one));
@@ -164,7 +175,7 @@ void Model::declare(eng_build* b) const {
     if (c_.behind_attention_norm) declare_norm(b, prefix + c_.behind_attention_norm, params);
     declare_norm(b, prefix + c_.ffn_norm, params);
     if (c_.behind_ffn_norm) declare_norm(b, prefix + c_.behind_ffn_norm, params);
-    model::block(b, block, second_kind(i) ? second_template : model::layer_template, params);
+    model::block(b, block, template_of_layer(i), params);
   }
   declare_head(b, words);
 }
@@ -218,13 +229,13 @@ eng_id Model::head_norm(eng_build* b, eng_id weight, eng_id x, int64_t heads) co
 }
 
 // The weights of a layer, of which those that it does not have are 0.
-Model::Layer Model::take_layer(const eng_id* params) const {
+Model::Layer Model::take_layer(const eng_id* params, bool dense) const {
   Layer out;
   for (size_t m = 0; m < map_count; ++m)
-    if (c_.maps[m].name) out.w[m] = *params++;
-  out.own = params, params += own_count();
+    if (c_.has(m, !dense)) out.w[m] = *params++;
+  if (!dense) out.own = params, params += own_count();
   for (size_t m = 0; m < map_count; ++m)
-    if (c_.maps[m].bias) out.bias[m] = *params++;
+    if (c_.has(m, !dense) && c_.maps[m].bias) out.bias[m] = *params++;
   if (c_.query_norm) out.query_norm = *params++;
   if (c_.key_norm) out.key_norm = *params++;
   out.attention_norm = take_norm(params);
@@ -274,8 +285,9 @@ eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x, eng_id*) cons
   return scaled(b, eng_dropout(b, linear(b, l, down, inner), c_.dropout), c_.residual_scale);  // (B, T, H)
 }
 
-eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed, eng_id* beside) const {
-  const Layer l = take_layer(params);
+eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed, bool dense,
+                    eng_id* beside) const {
+  const Layer l = take_layer(params, dense);
   Fields fields;
   if (windowed) {
     eng_desc shape{};
@@ -329,22 +341,28 @@ eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
 
 std::vector<model::Signature> Model::templates() const {
   const uint32_t projection = c_.projected() ? 1 : 0, table = c_.positions ? 1 : 0;
-  uint32_t maps = 0;
-  for (const Map& m : c_.maps) maps += (m.name ? 1u : 0u) + (m.bias ? 1u : 0u);
+  const auto maps = [&](bool own) {
+    uint32_t n = 0;
+    for (size_t m = 0; m < map_count; ++m) n += !c_.has(m, own) ? 0u : c_.maps[m].bias ? 2u : 1u;
+    return n;
+  };
   const uint32_t head_norms = (c_.query_norm ? 1u : 0u) + (c_.key_norm ? 1u : 0u);
   const uint32_t norms = 2 + (c_.behind_attention_norm ? 1u : 0u) + (c_.behind_ffn_norm ? 1u : 0u);
-  const model::Signature layer = {maps + own_count() + head_norms + norms * norm_params(), 1};
+  const uint32_t more = head_norms + norms * norm_params();
+  const model::Signature layer = {maps(true) + own_count() + more, 1}, dense = {maps(false) + more, 1};
   std::vector<model::Signature> out = {
       {1 + table + projection, 0}, layer, {1 + projection + (c_.final_norm ? norm_params() : 0), 1}};
-  if (!c_.turns.empty() || c_.window > 0) out.push_back(layer);  // second_template
+  if (!c_.turns.empty() || c_.window > 0 || !c_.own.empty()) out.push_back(layer);  // second_template
+  if (!c_.own.empty()) out.insert(out.end(), 2, dense);  // dense_template, second_dense_template
   return out;
 }
 
 eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in, eng_id* beside) const {
   if (tmpl == model::embed_template) return embed(b, params);
   if (tmpl == model::head_template) return head(b, params, in[0]);
-  const bool second = tmpl == second_template;
-  return layer(b, params, in[0], c_.rotary() && (!second || c_.turns.empty()), second && c_.window > 0, beside);
+  const bool second = tmpl == second_template || tmpl == second_dense_template;
+  return layer(b, params, in[0], c_.rotary() && (!second || c_.turns.empty()), second && c_.window > 0,
+               tmpl >= dense_template, beside);
 }
 
 }  // namespace decoder

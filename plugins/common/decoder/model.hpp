@@ -35,7 +35,7 @@ class Model {
   };
   struct Layer {
     std::array<eng_id, map_count> w{}, bias{};
-    const eng_id* own = nullptr;  // those of declare_own
+    const eng_id* own = nullptr;  // those of declare_own; nullptr: the layer has the maps instead
     eng_id query_norm = 0, key_norm = 0;
     Norm attention_norm, behind_attention_norm, ffn_norm, behind_ffn_norm;
   };
@@ -59,24 +59,29 @@ class Model {
   eng_id head_norm(eng_build* b, eng_id weight, eng_id x, int64_t heads) const;
 
   bool second_kind(int64_t layer) const;
+  uint32_t template_of_layer(int64_t layer) const;
+  // True if the layer has the maps gate, up and down where others have a feed-forward layer of their own.
+  bool dense(int64_t layer) const;
   eng_id rotations(eng_build* b, eng_id h, const Rope& rope) const;
   eng_id turn(eng_build* b, eng_id x, eng_id table, eng_id positions, int64_t heads) const;
 
   eng_id linear(eng_build* b, const Layer& l, size_t map, eng_id x) const {
     return eng_linear(b, x, l.w[map], l.bias[map]);
   }
-  // A family with another feed-forward layer than Config describes names none of its maps and declares the parameters
-  // of its own, matrices, of which there are own_count. `beside`: a second result of feed_forward, or nullptr.
+  // A family with another feed-forward layer than Config describes, in all layers or those of Config::own, declares the
+  // parameters of its own, matrices, of which there are own_count. `beside`: a second result of feed_forward, or
+  // nullptr.
   virtual uint32_t own_count() const { return 0; }
   virtual void declare_own(eng_build*, const std::string&, std::vector<eng_id>&) const {}
   virtual eng_id feed_forward(eng_build* b, const Layer& l, eng_id x, eng_id* beside) const;
 
-  Layer take_layer(const eng_id* params) const;
+  Layer take_layer(const eng_id* params, bool dense) const;
   eng_id attention(eng_build* b, const Layer& l, eng_id x, const Fields& fields) const;
 
   eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in, eng_id* beside) const;
   eng_id embed(eng_build* b, const eng_id* params) const;
-  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed, eng_id* beside) const;
+  eng_id layer(eng_build* b, const eng_id* params, eng_id h, bool turned, bool windowed, bool dense,
+               eng_id* beside) const;
   eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
 
   Config c_;

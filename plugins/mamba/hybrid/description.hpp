@@ -3,6 +3,7 @@
 // config.json.
 #pragma once
 
+#include "../../common/decoder/gguf.hpp"
 #include "../../common/decoder/options.hpp"
 #include "engine/model.h"
 
@@ -14,13 +15,55 @@
   "summary = '" what "'\n" \
   "[provides.options]\n"
 #define HYBRID_FILES(id, class_name, ignore) \
-  "[provides.gguf]\n" \
-  "none = 'llama.cpp knows it; the description here has no names for it yet'\n" \
   "[provides.pretrained]\n" \
   "model_type = '" id "'\n" \
   "architectures = ['" class_name "ForCausalLM', '" class_name "Model']\n" \
   "ignore = [" ignore "]\n" \
   "ignore_tensors = ['.rotary_emb.inv_freq']\n"
+#define HYBRID_NO_GGUF(reason) \
+  "[provides.gguf]\n" \
+  "none = '" reason "'\n"
+// [provides.gguf] of hybrids. `heads`, `groups`: options of the mixers; `fixed`, `before`: of one family alone.
+#define HYBRID_GGUF(architecture, before, heads, groups, fixed) \
+  "[provides.gguf]\n" \
+  "architecture = '" architecture "'\n" \
+  "negative_exp = ['blk.*.ssm_a']\n" \
+  "squeeze = ['blk.*.ssm_conv1d.weight']\n" \
+  "f32 = ['blk.*.ssm_conv1d.weight', 'blk.*.ssm_norm.weight']\n" \
+  before \
+  "[provides.gguf.rows]\n" \
+  "'blk.*.ssm_a' = '" heads "'\n" \
+  "'blk.*.ssm_d' = '" heads "'\n" \
+  "'blk.*.ssm_norm' = '" groups "'\n" \
+  "[provides.gguf.fixed]\n" \
+  fixed
+// `layer`: what the names of tensors of a layer begin with; `mixer`: below it.
+#define HYBRID_GGUF_MIXER(layer, mixer) \
+  "'" layer "." mixer ".in_proj' = 'blk.*.ssm_in'\n" \
+  "'" layer "." mixer ".conv1d' = 'blk.*.ssm_conv1d'\n" \
+  "'" layer "." mixer ".dt_bias' = 'blk.*.ssm_dt.bias'\n" \
+  "'" layer "." mixer ".A_log' = 'blk.*.ssm_a'\n" \
+  "'" layer "." mixer ".D' = 'blk.*.ssm_d'\n" \
+  "'" layer "." mixer ".norm' = 'blk.*.ssm_norm'\n" \
+  "'" layer "." mixer ".out_proj' = 'blk.*.ssm_out'\n"
+#define HYBRID_GGUF_SCAN(heads, groups, states, taps, inner) \
+  "'ssm.conv_kernel' = '" taps "'\n" \
+  "'ssm.inner_size' = " inner "\n" \
+  "'ssm.state_size' = '" states "'\n" \
+  "'ssm.time_step_rank' = '" heads "'\n" \
+  "'ssm.group_count' = '" groups "'\n"
+// The names of bamba but for the mixers.
+#define HYBRID_GGUF_FEEDS \
+  "'model.embed_tokens' = 'token_embd'\n" \
+  "'model.final_layernorm' = 'output_norm'\n" \
+  "'lm_head' = 'output'\n" \
+  "'model.layers.*.input_layernorm' = 'blk.*.attn_norm'\n" \
+  "'model.layers.*.pre_ff_layernorm' = 'blk.*.ffn_norm'\n" \
+  DECODER_GGUF_ATTENTION \
+  "'model.layers.*.feed_forward.gate_proj' = 'blk.*.ffn_gate'\n" \
+  "'model.layers.*.feed_forward.up_proj' = 'blk.*.ffn_up'\n" \
+  "'model.layers.*.feed_forward.down_proj' = 'blk.*.ffn_down'\n"
+#define HYBRID_GGUF_NO_LIMIT "time_step_limit = [{}, [0.0, 1.7976931348623157e308]]\n"
 #define HYBRID_STEPS \
   "time_step_limit = { type = 'floats', help = 'shortest and longest time step at any time; absent: no limits. A longest one of 1.7976931348623157e308 is none' }\n"
 #define HYBRID_CHUNK(key, usual) \
@@ -67,6 +110,7 @@
   "init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }\n" \
   "initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj and x_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }\n" \
   "rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are divided by sqrt(num_hidden_layers); absent: true, or false with init huggingface', adjustable = true }\n" \
+  HYBRID_NO_GGUF("llama.cpp knows it; the description here has no names for it yet") \
   HYBRID_FILES("falcon_mamba", "FalconMamba", "'use_mambapy', 'use_falcon_mambapy', 'use_associative_scan'") \
   HYBRID_TIED("backbone.embeddings") \
   "[provides.pretrained.write]\n" \
@@ -89,6 +133,23 @@
   DECODER_BIAS(attention_bias, "q, k, v and o") \
   DECODER_BIAS(mlp_bias, "gate, up and down") \
   DECODER_ROPE_OPTIONS \
+  HYBRID_GGUF("granitehybrid", "rope = ['default']\n", "mamba_n_heads", "mamba_n_groups", \
+    "attention_bias = false\nmlp_bias = false\nmamba_proj_bias = false\nmamba_conv_bias = true\n" HYBRID_GGUF_NO_LIMIT) \
+  DECODER_GGUF_INTERLEAVED \
+  "[provides.gguf.by_layer]\n" \
+  "'attention.head_count_kv' = { of = ['attn_layer_indices'], is = 'num_key_value_heads', others = 0 }\n" \
+  "[provides.gguf.tensors]\n" \
+  HYBRID_GGUF_FEEDS HYBRID_GGUF_MIXER("model.layers.*", "mamba") \
+  "[provides.gguf.keys]\n" \
+  "block_count = 'num_hidden_layers'\n" \
+  "context_length = 'max_position_embeddings'\n" \
+  "embedding_length = 'hidden_size'\n" \
+  "feed_forward_length = 'intermediate_size'\n" \
+  "'attention.head_count' = 'num_attention_heads'\n" \
+  "'attention.layer_norm_rms_epsilon' = 'rms_norm_eps'\n" \
+  "'rope.dimension_count' = { quotient = ['hidden_size', { product = ['num_attention_heads', 2] }] }\n" \
+  "'rope.scaling.finetuned' = true\n" \
+  HYBRID_GGUF_SCAN("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv", "{ product = ['mamba_expand', 'hidden_size'] }") \
   HYBRID_FILES("bamba", "Bamba", "'num_logits_to_keep', 'use_mamba_kernels', 'rope_scaling.mscale', 'rope_parameters.mscale'") \
   HYBRID_TIED("model.embed_tokens") \
   "[provides.pretrained.fixed]\n" \
@@ -125,6 +186,33 @@
   DECODER_TIED(false) \
   DECODER_BIAS(attention_bias, "q, k, v and o") \
   DECODER_ROPE_OPTIONS \
+  HYBRID_GGUF("granitehybrid", "rope = ['default']\n", "mamba_n_heads", "mamba_n_groups", \
+    "attention_bias = false\nmamba_proj_bias = false\nmamba_conv_bias = true\n" HYBRID_GGUF_NO_LIMIT) \
+  DECODER_GGUF_INTERLEAVED \
+  "[provides.gguf.by_layer]\n" \
+  "'attention.head_count_kv' = { of = ['layer_types'], entries = ['full_attention', 'attention'], is = ['num_key_value_heads', 'num_attention_heads'], others = 0 }\n" \
+  "[provides.gguf.tensors]\n" \
+  "'model.embed_tokens' = 'token_embd'\n" \
+  "'model.norm' = 'output_norm'\n" \
+  "'lm_head' = 'output'\n" \
+  DECODER_GGUF_NORMS DECODER_GGUF_ATTENTION HYBRID_GGUF_MIXER("model.layers.*", "mamba") \
+  "'model.layers.*.shared_mlp.gate_proj' = 'blk.*.ffn_gate'\n" \
+  "'model.layers.*.shared_mlp.up_proj' = 'blk.*.ffn_up'\n" \
+  "'model.layers.*.shared_mlp.output_linear' = 'blk.*.ffn_down'\n" \
+  "[provides.gguf.keys]\n" \
+  "block_count = 'num_hidden_layers'\n" \
+  "context_length = 'max_position_embeddings'\n" \
+  "embedding_length = 'hidden_size'\n" \
+  "feed_forward_length = 'shared_intermediate_size'\n" \
+  "'attention.head_count' = 'num_attention_heads'\n" \
+  "'attention.layer_norm_rms_epsilon' = 'rms_norm_eps'\n" \
+  "'attention.scale' = 'attention_multiplier'\n" \
+  "embedding_scale = 'embedding_multiplier'\n" \
+  "residual_scale = 'residual_multiplier'\n" \
+  "logit_scale = 'logits_scaling'\n" \
+  "'rope.dimension_count' = " DECODER_GGUF_SHARE "\n" \
+  "'rope.scaling.finetuned' = [{ value = true, where = { position_embedding_type = 'rope' } }, false]\n" \
+  HYBRID_GGUF_SCAN("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv", "{ product = ['mamba_expand', 'hidden_size'] }") \
   HYBRID_FILES("granitemoehybrid", "GraniteMoeHybrid", "'intermediate_size', 'num_experts_per_tok', 'router_aux_loss_coef', 'router_jitter_noise', 'init_method', 'rope_scaling.mscale', 'rope_parameters.mscale'") \
   HYBRID_TIED("model.embed_tokens") \
   "split = [{ from = 'model.layers.*.shared_mlp.input_linear.weight', to = ['model.layers.*.shared_mlp.gate_proj.weight', 'model.layers.*.shared_mlp.up_proj.weight'] }]\n" \
@@ -168,6 +256,34 @@
   "initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices', adjustable = true }\n" \
   "rescale_prenorm_residual = { type = 'bool', default = true, help = 'new out_proj matrices are drawn by their width and divided by sqrt(number of layers)', adjustable = true }\n" \
   DECODER_TIED(false) \
+  HYBRID_GGUF("nemotron_h", "notes = [{ text = 'llama.cpp has no shortest time step for this family: it computes otherwise where one is below time_step_min' }]\n", \
+    "mamba_num_heads", "n_groups", "use_bias = false\nuse_conv_bias = true\nmlp_bias = false\n") \
+  "[provides.gguf.by_layer]\n" \
+  "'attention.head_count_kv' = { of = ['layers_block_type', 'hybrid_override_pattern'], entries = ['full_attention', 'attention', '*'], is = 'num_key_value_heads', others = 0 }\n" \
+  "feed_forward_length = { of = ['layers_block_type', 'hybrid_override_pattern'], entries = ['mlp', '-'], is = 'intermediate_size', others = 0 }\n" \
+  "[provides.gguf.tensors]\n" \
+  "'backbone.embeddings' = 'token_embd'\n" \
+  "'backbone.norm_f' = 'output_norm'\n" \
+  "'lm_head' = 'output'\n" \
+  "'backbone.layers.*.norm' = 'blk.*.attn_norm'\n" \
+  "'backbone.layers.*.mixer.q_proj' = 'blk.*.attn_q'\n" \
+  "'backbone.layers.*.mixer.k_proj' = 'blk.*.attn_k'\n" \
+  "'backbone.layers.*.mixer.v_proj' = 'blk.*.attn_v'\n" \
+  "'backbone.layers.*.mixer.o_proj' = 'blk.*.attn_output'\n" \
+  "'backbone.layers.*.mixer.up_proj' = 'blk.*.ffn_up'\n" \
+  "'backbone.layers.*.mixer.down_proj' = 'blk.*.ffn_down'\n" \
+  HYBRID_GGUF_MIXER("backbone.layers.*", "mixer") \
+  "[provides.gguf.keys]\n" \
+  "block_count = [{ length = 'layers_block_type' }, { length = 'hybrid_override_pattern' }]\n" \
+  "context_length = 'max_position_embeddings'\n" \
+  "embedding_length = 'hidden_size'\n" \
+  "'attention.head_count' = 'num_attention_heads'\n" \
+  "'attention.key_length' = 'head_dim'\n" \
+  "'attention.value_length' = 'head_dim'\n" \
+  "'attention.layer_norm_epsilon' = 'layer_norm_epsilon'\n" \
+  "'attention.layer_norm_rms_epsilon' = 'layer_norm_epsilon'\n" \
+  "'rope.dimension_count' = 'head_dim'\n" \
+  HYBRID_GGUF_SCAN("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel", "{ product = ['mamba_num_heads', 'mamba_head_dim'] }") \
   HYBRID_FILES("nemotron_h", "NemotronH", "'expand', 'mamba_expand', 'time_step_rank', 'num_logits_to_keep', 'use_mamba_kernels', 'mamba_ssm_cache_dtype', 'n_routed_experts', 'n_shared_experts', 'num_experts_per_tok', 'moe_intermediate_size', 'moe_shared_expert_intermediate_size', 'moe_latent_size', 'moe_shared_expert_overlap', 'routed_scaling_factor', 'n_group', 'topk_group', 'norm_topk_prob', 'mtp_layers_block_type', 'mtp_hybrid_override_pattern'") \
   "rename = [['model.', 'backbone.'], ['backbone.embedding.', 'backbone.embeddings.']]\n" \
   HYBRID_TIED("backbone.embeddings") \
@@ -214,6 +330,7 @@
   DECODER_BIAS(attention_bias, "q, k, v and o") \
   DECODER_BIAS(mlp_bias, "gate, up and down") \
   DECODER_ROPE_OPTIONS \
+  HYBRID_NO_GGUF("llama.cpp knows it; the description here has no names for it yet") \
   HYBRID_FILES("falcon_h1", "FalconH1", "'num_logits_to_keep', 'use_mamba_kernels', 'rope_scaling.mscale', 'rope_parameters.mscale'") \
   HYBRID_TIED("model.embed_tokens") \
   "[provides.pretrained.fixed]\n" \

@@ -25,7 +25,7 @@ std::shared_ptr<const GgufModel> described(const std::string& gguf, std::string&
       "'" ENG_MODEL_DRAFT
       "'\nname = 'snake'\n[provides.options]\nwidth = { type = 'int', default = 48 }\nheads = { type = "
       "'int' }\nact = { type = 'string', default = 'silu' }\nshare = { type = 'float', default = 2.5 }\n"
-      "kinds = { type = 'strings' }\n[provides.gguf]\n" +
+      "kinds = { type = 'strings' }\nnumbers = { type = 'floats' }\n[provides.gguf]\n" +
           gguf,
       out);
   return why.empty() ? out.provides.at(0).schema.pretrained->gguf : nullptr;
@@ -123,6 +123,40 @@ TEST_CASE("values of GGUF files that are computed", "[gguf]") {
              Contains("\"full\" for layer 3") && Contains("\"part\" there"));
   CHECK(gguf_notes(*gguf, model) == Texts{"always"});
   CHECK(gguf_notes(*gguf, two.with("width", int64_t{64})) == Texts{"always", "with heads", "wide"});
+}
+
+TEST_CASE("values of GGUF files by layer", "[gguf]") {
+  std::string why;
+  const auto gguf = described(
+      "architecture = 'snake'\n" + tensors +
+          "[provides.gguf.keys]\nblock_count = [{ length = 'kinds' }, { length = 'act' }]\n[provides.gguf.by_layer]\n"
+          "a = { of = ['kinds', 'act'], entries = ['x', 'full'], is = 'heads', others = 0 }\n"
+          "b = { of = ['numbers'], is = 3, others = 1 }\n",
+      why);
+  INFO(why);
+  REQUIRE(gguf);
+  const auto values = [&](std::map<std::string, Value> given) {
+    given["heads"] = int64_t{2};
+    GgufHeader header;
+    const Section model = section(std::move(given));
+    write_keys(*gguf, model, header);
+    return header.finish({});
+  };
+  const auto wanted = [](uint32_t count, const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+    GgufHeader header;
+    header.number("snake.block_count", count);
+    header.integers("snake.a", a), header.integers("snake.b", b);
+    return header.finish({});
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(values({{"kinds", Texts{"x", "y", "full"}}, {"numbers", std::vector<double>{1}}}) ==
+        wanted(3, {2, 0, 2}, {1, 3, 1}));
+  CHECK(values({{"act", std::string("yx")}}) == wanted(2, {0, 2}, {1, 1}));
+  CHECK_THAT(refused("architecture = 'a'\n" + tensors +
+                     "[provides.gguf.by_layer]\na = { of = ['none'], is = 1, others = 0 }\n"),
+             Contains("there is no option 'none'"));
+  CHECK_THAT(refused("architecture = 'a'\n" + tensors + "[provides.gguf.keys]\na = { length = 3 }\n"),
+             Contains("'length' is of an option"));
 }
 
 TEST_CASE("mistakes in [provides.gguf] are told", "[gguf]") {

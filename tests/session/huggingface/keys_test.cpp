@@ -78,10 +78,10 @@ bool is_neutral(const std::string& key) {
 }
 
 const std::vector<std::string> families = {
-    "llama",     "mistral",      "ministral",        "internlm3", "qwen2",    "qwen3",
-    "olmo2",     "phi3",         "smollm3",          "granite",   "gpt_neox", "opt",
-    "mamba",     "mamba2",       "mixtral",          "qwen3_moe", "olmoe",    "bamba",
-    "falcon_h1", "falcon_mamba", "granitemoehybrid", "nemotron_h"};
+    "llama", "mistral",   "ministral",    "internlm3",        "qwen2",     "qwen3",
+    "olmo2", "phi3",      "smollm3",      "granite",          "gpt_neox",  "opt",
+    "mamba", "mamba2",    "mixtral",      "qwen2_moe",        "qwen3_moe", "olmoe",
+    "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "nemotron_h"};
 
 }  // namespace
 

@@ -7,7 +7,7 @@ import os
 import pathlib
 
 _HERE = pathlib.Path(__file__).resolve().parent
-DRAFT = "embed-5"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
+DRAFT = "embed-6"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
 
 # Status codes of engine/base.h.
 OK, INVALID, NOT_FOUND, NO_MEMORY, PRECONDITION, OUT_OF_RANGE = 0, 3, 5, 8, 9, 11
@@ -50,6 +50,7 @@ class Legacy(c.Structure):
 
 NOTE = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_uint64)
 TOKEN = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, c.c_void_p, c.c_uint64)
+TOKEN_OF = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_int32, c.c_void_p, c.c_uint64)
 
 
 class Request(c.Structure):
@@ -107,7 +108,8 @@ class GenerateRequest(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("n_ids", c.c_uint32), ("prompt", c.c_char_p),
                 ("ids", c.POINTER(c.c_int32)), ("tokens", c.c_int64), ("top_k", c.c_int64),
                 ("temperature", c.c_double), ("top_p", c.c_double), ("seed", c.c_uint64), ("tokenizer", c.c_char_p),
-                ("data", c.c_void_p), ("token", TOKEN), ("max_length", c.c_int64)]
+                ("data", c.c_void_p), ("token", TOKEN), ("max_length", c.c_int64), ("n_prompts", c.c_uint64),
+                ("ends", c.POINTER(c.c_uint64)), ("token_of", TOKEN_OF)]
 
 
 class ScoreRequest(c.Structure):

@@ -106,10 +106,7 @@ class Texts:
         token          `token(id, bytes)` is called with each new token; if it returns False, the text ends there
         """
         text = isinstance(prompt, str)
-        _words.texts("stop", stop)
-        if not all(stop):
-            raise ValueError("stop has an empty text")
-        ends = [one.encode() for one in stop]
+        ends = _stops(stop)
         made = bytearray()
         new: List[int] = []
         failed: List[BaseException] = []
@@ -118,29 +115,76 @@ class Texts:
         def taken(_, identity, data, length):
             piece = c.string_at(data, length) if length else b""
             new.append(identity)
-            before = len(made)
-            made.extend(piece)
             try:
                 more = token is None or token(identity, piece) is not False
             except BaseException as failure:  # a C function must not see it
                 failed.append(failure)
                 return 0
-            found = [at for at in (made.find(end, max(0, before - len(end) + 1)) for end in ends) if at >= 0]
-            if found:
-                del made[min(found):]
-            return 1 if more and not found else 0
+            return 0 if _stopped(made, piece, ends) or not more else 1
 
-        ids = [] if text else _ids("prompt", prompt)
-        request = n.GenerateRequest()
-        request.struct_size = c.sizeof(request)
+        ids = array.array("i") if text else _ids("prompt", prompt)
+        request = _request(ids, tokens, temperature, top_k, top_p, seed, max_length, tokenizer)
         request.prompt = _words.text("prompt", prompt) if text else None
-        request.ids, request.n_ids = (c.c_int32 * len(ids))(*ids), len(ids)
-        request.tokens, request.top_k = _words.whole("tokens", tokens, 64), _words.whole("top_k", top_k, 64)
-        request.max_length = _words.whole("max_length", max_length, 64)
-        request.top_p, request.temperature = top_p, temperature
-        request.seed, request.tokenizer = _words.whole("seed", seed, 64, False), _words.path("tokenizer", tokenizer)
         request.token = taken
         n.call("generate", self._handle(), c.byref(request))
         if failed:
             raise failed[0]
         return made.decode(errors="replace") if text else new
+
+    @_words.named
+    def generate_all(self, prompts: Sequence[Sequence[int]], tokens: int = 128, *, temperature: float = 0.8, top_k: int = 0,
+                     top_p: float = 0.95, seed: int = 1, stop: Sequence[str] = (), max_length: int = 0,
+                     tokenizer: Optional[str] = None) -> List[List[int]]:
+        """Continues several lists of ids at a time: of each the ids that `generate` gives for it alone.
+
+        They are at the same position: one whose prompt has ended goes on while others still read theirs. So prompts of
+        about equal length cost least. The other arguments are those of `generate`.
+        """
+        if not len(prompts):
+            return []
+        stops = _stops(stop)
+        ids, ends = array.array("i"), array.array("Q")
+        for k, one in enumerate(prompts):
+            ids.extend(_ids(f"prompts[{k}]", one))
+            ends.append(len(ids))
+        made = [bytearray() for _ in prompts]
+        new: List[List[int]] = [[] for _ in prompts]
+
+        @n.TOKEN_OF
+        def taken(_, prompt, identity, data, length):
+            new[prompt].append(identity)
+            return 0 if _stopped(made[prompt], c.string_at(data, length) if length else b"", stops) else 1
+
+        request = _request(ids, tokens, temperature, top_k, top_p, seed, max_length, tokenizer)
+        request.n_prompts, request.ends, request.token_of = len(prompts), _pointer(ends, c.c_uint64), taken
+        n.call("generate", self._handle(), c.byref(request))
+        return new
+
+
+def _stops(stop: Sequence[str]) -> List[bytes]:
+    _words.texts("stop", stop)
+    if not all(stop):
+        raise ValueError("stop has an empty text")
+    return [one.encode() for one in stop]
+
+
+def _stopped(made: bytearray, piece: bytes, ends: List[bytes]) -> bool:
+    """Adds a piece to a text. If one of the ends is in it then, cuts the text off before the first and returns True."""
+    before = len(made)
+    made.extend(piece)
+    found = [at for at in (made.find(end, max(0, before - len(end) + 1)) for end in ends) if at >= 0]
+    if found:
+        del made[min(found):]
+    return bool(found)
+
+
+def _request(ids: "array.array[int]", tokens: int, temperature: float, top_k: int, top_p: float, seed: int, max_length: int,
+             tokenizer: Optional[str]) -> Any:
+    request = n.GenerateRequest()
+    request.struct_size = c.sizeof(request)
+    request.ids, request.n_ids = _pointer(ids, c.c_int32), len(ids)
+    request.tokens, request.top_k = _words.whole("tokens", tokens, 64), _words.whole("top_k", top_k, 64)
+    request.max_length = _words.whole("max_length", max_length, 64)
+    request.top_p, request.temperature = top_p, temperature
+    request.seed, request.tokenizer = _words.whole("seed", seed, 64, False), _words.path("tokenizer", tokenizer)
+    return request

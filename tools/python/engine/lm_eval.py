@@ -146,16 +146,33 @@ class Engine(LM):
         return out
 
     def generate_until(self, requests: List[Any], disable_tqdm: bool = False) -> List[str]:
-        out = []
-        for request in _progress(requests, not disable_tqdm, "engine"):
+        out = [""] * len(requests)
+        groups: Dict[Any, List[Tuple[int, List[int]]]] = {}  # of equal options: numbers of requests, and their contexts
+        for k, request in enumerate(requests):
             context, given = request.args
-            out.append(self._answer(context, dict(given)))
-            self.cache_hook.add_partial("generate_until", (context, given), out[-1])
+            options = self._options(dict(given))
+            tokens = options[1]
+            ids = self.tok_encode(context)[tokens - self.max_length:] or [self._prefix()]
+            groups.setdefault(options, []).append((k, ids))
+        batches = []
+        for options, all_of in groups.items():
+            all_of.sort(key=lambda one: -len(one[1]))
+            batches += [(options, all_of[at: at + self.rows]) for at in range(0, len(all_of), self.rows)]
+        for (until, tokens, temperature, top_k, top_p, seed), some in _progress(batches, not disable_tqdm, "engine"):
+            answers = self.run.generate_all([ids for _, ids in some], tokens, temperature=temperature, top_p=top_p,
+                                            top_k=top_k, seed=seed, stop=until, max_length=self.max_length)
+            for (k, _), new in zip(some, answers):
+                out[k] = self.tok_decode(new)
+                for stop in until:
+                    out[k] = out[k].split(stop)[0]
+        for request, answer in zip(requests, out):
+            self.cache_hook.add_partial("generate_until", request.args, answer)
         return out
 
-    def _answer(self, context: str, given: Dict[str, Any]) -> str:
+    def _options(self, given: Dict[str, Any]) -> Tuple[Tuple[str, ...], int, float, int, float, int]:
+        """until, tokens, temperature, top_k, top_p and seed of a request."""
         until = given.pop("until", None) or []
-        until = [until] if isinstance(until, str) else [one for one in until if one]
+        until = (until,) if isinstance(until, str) else tuple(one for one in until if one)
         limits = [given.pop(name, None) for name in ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")]
         tokens = int(next((one for one in limits if one is not None), self.max_gen_toks))
         sample = given.pop("do_sample", None)
@@ -166,14 +183,7 @@ class Engine(LM):
                              "temperature, top_k, top_p and seed")
         if tokens >= self.max_length:
             raise ValueError(f"max_gen_toks = {tokens} leaves no room for a context within max_length = {self.max_length}")
-        ids = self.tok_encode(context)[tokens - self.max_length:] or [self._prefix()]
-        new = self.run.generate(ids, tokens, temperature=temperature, top_p=chosen.get("top_p", 1.0),
-                                top_k=chosen.get("top_k", 0), seed=chosen.get("seed", 1), stop=until,
-                                max_length=self.max_length)
-        text = self.tok_decode(new)
-        for stop in until:
-            text = text.split(stop)[0]
-        return text
+        return until, tokens, temperature, chosen.get("top_k", 0), chosen.get("top_p", 1.0), chosen.get("seed", 1)
 
     def apply_chat_template(self, chat_history: List[Dict[str, str]], add_generation_prompt: bool = True) -> str:
         from transformers import AutoTokenizer
