@@ -20,7 +20,7 @@ class Initial {
       const bool narrow = home.view.desc.dtype != homes_.initial[u];
       // Many pieces of rows are cut from rows that are made whole.
       const Parameter& own = model_.params[p];
-      const bool columns = own.cut.count > 1 && static_cast<uint64_t>(count(own.desc)) / own.run() > 1024;
+      const bool columns = own.cut.count > 1 && static_cast<uint64_t>(count(own.desc)) / own.run() > 64;
       for (const HeldRange& held : homes_.ranges(home, p, columns))
         for (const HeldRange& range : through_memory(held, home, narrow || columns)) {
           Attrs attrs = model_.params[p].init;

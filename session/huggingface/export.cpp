@@ -113,7 +113,13 @@ void convert_merged(const TensorSpec& t, uint64_t first, uint64_t count, const v
   convert(ENG_F32, values.data(), dtype, out, count);
 }
 
-// A checkpoint delivers its tensors in its own order, which is that of the shards.
+// True if ranks that divide rows stored a part of each row.
+bool has_columns(const ManifestTensor& t) {
+  return std::any_of(t.ranges.begin(), t.ranges.end(), [](const StoredRange& s) { return s.columns.cut(); });
+}
+
+// A checkpoint delivers its tensors in its own order, which is that of the shards, and the elements of one in theirs if
+// it has no columns.
 void copy_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters, const Merged& merged,
                   int32_t dtype, Writer& writer) {
   std::vector<char> memory;
@@ -127,7 +133,8 @@ void copy_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& par
   load_checkpoint(checkpoint, whole(parameters), fill, {}, kParameterRole);
 }
 
-// If the files have other tensors than the model: each is gathered from the checkpoint, after all of this was checked.
+// If the files have other tensors than the model, or the checkpoint has columns: each is gathered from the checkpoint,
+// after all of this was checked.
 void rearrange_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters,
                        const std::vector<ManifestTensor>& exported, const Arrangement& arranged, const Merged& merged,
                        int32_t dtype, Writer& writer) {
@@ -221,7 +228,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
     Writer writer(temporary, shards, dtype);
     const std::vector<TensorSpec> parameters(stored.begin(), stored.end());
     const Merged paths(OpenCheckpoint(checkpoint), merged);
-    if (arranged.plain())
+    if (arranged.plain() && std::none_of(stored.begin(), stored.end(), has_columns))
       copy_tensors(checkpoint, parameters, paths, dtype, writer);
     else
       rearrange_tensors(checkpoint, parameters, exported, arranged, paths, dtype, writer);

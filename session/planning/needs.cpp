@@ -34,4 +34,14 @@ void need_one_scale(const Precision& precision, const Sharding& sharding) {
               "leave zero.sum out, or set precision.plugin to one without a loss scale, such as \"bf16\"");
 }
 
+void need_own_residuals(const Sharding& sharding, const Ranks& ranks) {
+  if (!(sharding.table.flags & ENG_AXIS_RESIDUAL) || ranks.tensor == 1) return;
+  throw Error(
+      Exit::usage,
+      fmt::format("zero.plugin = \"{}\" keeps what the sums of each rank left out, and a checkpoint cannot tell "
+                  "apart those of ranks that divide a layer (parallel.tensor = {})",
+                  sharding.name, ranks.tensor),
+      "leave zero.sum out, or set parallel.tensor = 1");
+}
+
 }  // namespace eng

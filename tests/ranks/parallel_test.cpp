@@ -106,7 +106,7 @@ TEST_CASE("divided layers start from and export the files of whole models", "[ra
   exported("four", 4, 4, "whole");
   exported("both", 4, 2, "two-hf");
   // Planted: an export of other values is another file.
-  CHECK(read(scratch / "hf" / "model.safetensors").size() > 100000);
+  CHECK(read(scratch / "hf" / "model.safetensors").size() > 90000);
   ran(scratch, {"divided.toml", "--out", "trained", "train.steps=1", "parallel.tensor=2", "model.from=hf"}, 2);
   REQUIRE(engine(scratch, {"ckpt", "export", "trained", "--to", "trained-hf"}).exit == 0);
   CHECK(read(scratch / "trained-hf" / "model.safetensors") != weights);

@@ -371,7 +371,7 @@ TEST_CASE("the low-rank path refuses what it cannot follow") {
   };
   CHECK_THAT(refused({}), Contains("it needs targets"));
   CHECK_THAT(refused({"table"}), Contains("table is read by eng.embedding/1"));
-  CHECK_THAT(refused({"*.w"}, {{"rank", int64_t{5}}}), Contains("rank is 5, but layers.0.w.weight is 4 x 4"));
+  CHECK_THAT(refused({"*.w"}, {{"rank", int64_t{5}}}), Contains("rank is 5, but layers.0.w is 4 x 4"));
   CHECK_THROWS_WITH(adapted("mamba", "num_hidden_layers = 1\nstate_size = 2\ntime_step_rank = 2\n", {"*.A_log"}),
                     Contains("A_log is read by eng.mamba."));
   using Texts = std::vector<std::string>;
