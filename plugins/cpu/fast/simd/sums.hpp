@@ -20,29 +20,38 @@ void fold_chunks(const float* chunks, int64_t count, int64_t stride, const T* ac
   });
 }
 
-// The columns begin .. end - 1. Each is one chain of additions, wherever the columns are cut.
+// The columns begin .. end - 1. With acc first, each is one chain of additions. Otherwise runs of 64 rows are added up,
+// and then their sums: one chain over all tokens of a batch would lose digits. The bits are the same wherever the
+// columns are cut.
 template <class T, class Sum>
 void sum_rows(const row_sums<T, Sum>& c, int64_t begin, int64_t end) {
-  const Sum *const before = c.acc_first ? c.acc : nullptr, *const after = c.acc_first ? nullptr : c.acc;
+  const bool chain = c.acc_first;
+  const int64_t rows = c.rows, stride = c.stride, run = chain && rows > 0 ? rows : 64;
+  const Sum *const before = chain ? c.acc : nullptr, *const after = chain ? nullptr : c.acc;
+  const T* const x = c.x;
   const int32_t* const order = c.order;
+  Sum* const y = c.y;
+  const auto row = [=](int64_t r) SIMD_INLINE { return x + (order ? int64_t{order[r]} : r) * stride; };
   constexpr int64_t strip = 64, registers = strip / width;
   int64_t i = begin;
   for (; i + strip <= end; i += strip) {
-    vec total[registers];
-    for (int64_t j = 0; j < registers; ++j) total[j] = before ? load_all(before + i + j * width) : splat(0.0f);
-    for (int64_t r = 0; r < c.rows; ++r) {
-      const T* const row = c.x + (order ? int64_t{order[r]} : r) * c.stride + i;
-      for (int64_t j = 0; j < registers; ++j) total[j] = total[j] + load_all(row + j * width);
+    vec total[registers], part[registers];
+    for (int64_t j = 0; j < registers; ++j) part[j] = before ? load_all(before + i + j * width) : splat(0.0f);
+    for (int64_t first = 0; first == 0 || first < rows; first += run) {
+      for (int64_t r = first; r < rows && r < first + run; ++r)
+        for (int64_t j = 0; j < registers; ++j) part[j] = part[j] + load_all(row(r) + i + j * width);
+      for (int64_t j = 0; j < registers; ++j) total[j] = first == 0 ? part[j] : total[j] + part[j];
+      for (int64_t j = 0; j < registers; ++j) part[j] = splat(0.0f);
     }
     for (int64_t j = 0; j < registers; ++j)
-      store_all(c.y + i + j * width, after ? load_all(after + i + j * width) + total[j] : total[j]);
+      store_all(y + i + j * width, after ? load_all(after + i + j * width) + total[j] : total[j]);
   }
-  const T* const x = c.x;
-  Sum* const y = c.y;
-  const int64_t rows = c.rows, stride = c.stride;
   for_lanes(end - i, [=](int64_t n, auto k) SIMD_INLINE {
-    vec total = before ? load(before + i + n, k) : splat(0.0f);
-    for (int64_t r = 0; r < rows; ++r) total = total + load(x + (order ? int64_t{order[r]} : r) * stride + i + n, k);
+    vec total = splat(0.0f), part = before ? load(before + i + n, k) : splat(0.0f);
+    for (int64_t first = 0; first == 0 || first < rows; first += run) {
+      for (int64_t r = first; r < rows && r < first + run; ++r) part = part + load(row(r) + i + n, k);
+      total = first == 0 ? part : total + part, part = splat(0.0f);
+    }
     store(y + i + n, after ? load(after + i + n, k) + total : total, k);
   });
 }
