@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """preference_test.py BUILD: the loss `preference` with [reference] and the data source `pairs`.
 
-Gradients agree with differences. Five steps of each loss are those of TRL (tools/goldens/preference.py). A resumed run is
+Gradients agree with differences. 20 steps of each loss are those of TRL (tools/goldens/preference.py). A resumed run is
 an uninterrupted one. Checkpoints have no reference; the plan has it, and so much memory is used. Mistakes are told."""
 import json
 import os
@@ -41,6 +41,7 @@ threads = 1
 [checkpoint]
 every = 0
 """
+RATE = "optimizer.learning_rate=0.01"  # of the curves of TRL
 
 
 class Engine:
@@ -76,9 +77,9 @@ def check_curves(engine):
         compares = curve["kind"] in ("dpo", "ipo")
         for rows in (4, 2):
             name = f"curve-{number}-{rows}"
-            engine.run(name, *keys, f"train.micro_batch={rows}", *([] if compares else ["--unset", "reference.from"]))
+            engine.run(name, *keys, "train.steps=20", RATE, f"train.micro_batch={rows}", *([] if compares else ["--unset", "reference.from"]))
             steps = engine.steps(name)
-            assert len(steps) == len(curve["steps"]) == 5
+            assert len(steps) == len(curve["steps"]) == 20
             for ours, theirs in zip(steps, curve["steps"]):
                 found = {"loss": ours["loss"], **{key[8:]: value for key, value in ours["terms"].items() if key.startswith("rewards.")}}
                 assert set(theirs) <= set(found) and len(found) == 5, found
@@ -90,9 +91,9 @@ def check_single_answers(engine):
     data = [f'data.paths=["{GOLDEN}/unpaired.jsonl"]', "data.unpaired=true", "loss.kind=kto", "train.global_batch=8", "train.micro_batch=8"]
     for number, curve in enumerate(json.loads((GOLDEN / "kto.json").read_text())["curves"]):
         name = f"kto-{number}"
-        engine.run(name, *data, *[f"loss.{key}={toml(value)}" for key, value in curve["keys"].items()])
+        engine.run(name, *data, "train.steps=20", RATE, *[f"loss.{key}={toml(value)}" for key, value in curve["keys"].items()])
         steps = engine.steps(name)
-        assert len(steps) == len(curve["steps"]) == 5
+        assert len(steps) == len(curve["steps"]) == 20
         for ours, theirs in zip(steps, curve["steps"]):
             assert close(ours["loss"], theirs["loss"]) and close(ours["terms"]["kl"], theirs["kl"], 1e-4), (ours, theirs)
             assert 0 <= ours["terms"]["rewards.accuracy"] <= 1

@@ -7,7 +7,7 @@
 values.txt: random log-probabilities of answers, and for each rule the sums and the gradient that follow from the formulas
 of the papers. The gradient is made by complex steps, f(x + ih).imag / h, so no derivative is written down here.
 
-curves.json: five steps of each rule on the model of tests/models/hf/single with the two pairs of pairs.jsonl, by SGD. dpo
+curves.json: 20 steps of each rule on the model of tests/models/hf/single with the two pairs of pairs.jsonl, by SGD. dpo
 and ipo are TRL's DPOTrainer, which has two models; simpo and orpo are the functions of its trainers CPO and ORPO, on
 log-probabilities by transformers. ORPO's -s_w is added as the paper has it; TRL takes all tokens of all preferred answers
 and their prompts together. TRL's ipo is about means over tokens; dpo of means is its sigmoid_norm.
@@ -39,7 +39,7 @@ RULES = [("dpo", 0.1, 0.0, 0.0, 0), ("dpo", 0.7, 0.0, 0.2, 0), ("dpo", 0.5, 0.0,
 ROWS, LENGTH = 8, 12
 PAIRS = [{"prompt": "How are you?", "chosen": " I am well.", "rejected": " Go away, please!"},
          {"prompt": "2 + 2 is", "chosen": " four", "rejected": " twenty-two"}]
-STEPS, RATE = 5, 0.02
+STEPS, RATE = 20, 0.01  # at 0.02 orpo jumps at step 14, which makes a rounding error 15 times as large
 ALONE = [{"prompt": "How are you?", "completion": " I am well.", "label": True},
          {"prompt": "2 + 2 is", "completion": " twenty-two", "label": False},
          {"prompt": "The sky is", "completion": " blue", "label": True},
