@@ -6,7 +6,7 @@ conversations by transformers' apply_chat_template (results.json; the conversati
 conversations without their last answer, up to where it begins (prompts.json).
 
     pip install transformers jinja2 tokenizers
-    python tools/goldens/chat_templates.py
+    python tools/goldens/chat_templates.py [CONVERSATIONS]      200 are committed; the tests read as many as there are
 
 The templates are written after the public behaviour of the models that they are named for. In each, {% generation %}
 stands around what an answer consists of; transformers makes the mask of it. Without these tags a template gives the same
@@ -15,6 +15,7 @@ import json
 import pathlib
 import random
 import re
+import sys
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -22,7 +23,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests/data/golden"
 CHAT = GOLDEN / "chat"
-CONVERSATIONS = 200
+CONVERSATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 MARKS = re.compile(r"\{% (?:end)?generation %\}")
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
            "<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
