@@ -19,9 +19,9 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "eng.precision/1-draft9" /* for the description: see engine/plugin.h */
-#define ENG_ZERO_KIND "eng.zero/1"                   /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "eng.zero/1-draft8"           /* for the description: see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "eng.precision/1-draft10" /* for the description: see engine/plugin.h */
+#define ENG_ZERO_KIND "eng.zero/1"         /* how states are distributed over ranks; not used with one rank */
+#define ENG_ZERO_DRAFT "eng.zero/1-draft9" /* for the description: see engine/plugin.h */
 
 /* Roles of a state. */
 #define ENG_ROLE_WEIGHT 1 /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */
@@ -35,6 +35,10 @@ extern "C" {
 /* A rank's own: what its sums of gradients have left out so far, f32 (eng_move.residual). Only an "eng.zero/1" is asked for its
  * part, if it has ENG_AXIS_RESIDUAL. */
 #define ENG_ROLE_RESIDUAL 7
+/* The residual stream: what blocks of the model give to each other in floating types. `io` comes with the dtype of ENG_ROLE_ACT; where
+ * that has 16 bits, an "eng.precision/1" may make it ENG_F32. The first block's outputs are then cast to it, and each
+ * model keeps what it adds to in that type. Only an "eng.precision/1" is asked, with `unit` NULL.  since precision-10 */
+#define ENG_ROLE_STREAM 8
 
 /* The parameters of one block that share a weight dtype, laid out flat. Parameters with different kinds of optimizer
  * states, and frozen ones, have units of their own. So have frozen matrices of layers, if the precision policy keeps
@@ -150,9 +154,9 @@ typedef struct eng_axis {
   eng_status (*create)(const eng_options *, eng_build *, void **self, eng_error *);
   /* Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
-  /* Fills this policy's own field of `io`. On entry the field holds ENG_F32, or the whole. The host checks that the
+  /* Fills this policy's own field of `io`. On entry the field holds ENG_F32 (for ENG_ROLE_STREAM: see there), or the whole. The host checks that the
    * other fields are unchanged. Dtypes must be floating types; ENG_ROLE_WEIGHT and ENG_ROLE_MASTER of a unit with ENG_PARAM_FROZEN may
-   * be of a packed type, both of the same. `unit` is NULL for ENG_ROLE_ACT. Called for every unit
+   * be of a packed type, both of the same. `unit` is NULL for ENG_ROLE_ACT and ENG_ROLE_STREAM. Called for every unit
    * and role, and more than once; the same question must get the same answer. In each plan it is called before any op
    * is emitted.
    *   Call: [plan & created]  since 1.0 */

@@ -23,8 +23,9 @@ Policy make_policy(const char* kind, const std::string& name, const eng_axis& ta
 
 // The answer of `place` about a state. `own`: the one field that the policy may change.
 template <class Field>
-eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field eng_view::*own) {
-  eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
+eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field eng_view::*own,
+               int32_t dtype = ENG_F32) {
+  eng_view view{sizeof(eng_view), dtype, 0, 0, unit ? unit->count : 0};
   eng_view before = view;
   call_plugin(Exit::environment, policy.who(), policy.table.place, policy.self.get(), unit, role, &view);
   before.*own = view.*own;
@@ -101,9 +102,10 @@ std::vector<Policy::State> Policy::states() const {
 }
 
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
-  static const char* const roles[] = {"",          "weights",    "masters", "states", "fresh gradients",
-                                      "gradients", "activations"};
-  const int32_t out = place(*this, role, unit, &eng_view::dtype).dtype;
+  static const char* const roles[] = {
+      "", "weights", "masters", "states", "fresh gradients", "gradients", "activations", "", "the residual stream"};
+  const int32_t usual = role == ENG_ROLE_STREAM ? this->dtype(ENG_ROLE_ACT) : ENG_F32;
+  const int32_t out = place(*this, role, unit, &eng_view::dtype, usual).dtype;
   const std::string text = describe({out, 0, {}});
   if (unit && unit->flags & ENG_PARAM_FROZEN && role <= ENG_ROLE_MASTER && eng_packed_bytes(out)) return out;
   if (!is_float(out))

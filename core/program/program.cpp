@@ -49,8 +49,8 @@ void derive(Model& model, bool freezing) {
 Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                   int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze, bool runs,
                   const Offered& offered, const std::vector<Transform>& transforms, const Loss& loss,
-                  const std::function<void(Model&)>& last) {
-  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered, loss);
+                  const std::function<void(Model&)>& last, int32_t stream) {
+  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered, loss, stream);
   for (const Transform& transform : transforms) rewrite(model, transform, {dtype, runs, offered, loss});
   eng::freeze(model, freeze);
   if (last) last(model);

@@ -89,7 +89,9 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   if (n_out > 8) throw fault("{}: trace gave {} outputs, the limit is 8", where, n_out);
   for (uint32_t k = 0; k < n_out; ++k) {
     if (!out[k] || out[k] > t.graph.size()) throw fault("{}: output {} is not a value of this trace", where, k);
-    t.outputs.push_back(out[k]);
+    const bool widens = inputs.empty() && !last && how.stream && how.stream != how.dtype;
+    const bool cast = widens && t.graph.value(out[k]).desc.dtype == how.dtype;
+    t.outputs.push_back(cast ? eng_cast(&tracing, out[k], how.stream) : out[k]);
   }
   for (Term& term : t.terms)
     for (const Node& node : t.graph.nodes)
@@ -139,7 +141,8 @@ eng_model_info describe_model(const std::string& name, const eng_model& table, c
 }
 
 Model trace_forward(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
-                    int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered, const Loss& loss) {
+                    int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered, const Loss& loss,
+                    int32_t stream) {
   Model model;
   model.plugin = name;
   model.micro_batch = micro_batch;
@@ -160,7 +163,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
     bool first = k == 0, last = k + 1 == model.blocks.size();
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
-      trace_template(model, plugin, block, inputs, {dtype, runs, offered, loss}, last);
+      trace_template(model, plugin, block, inputs, {dtype, runs, offered, loss, stream}, last);
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();

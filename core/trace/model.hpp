@@ -68,11 +68,12 @@ struct Model {
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
 // Traces the forward of a model with micro-batches of (B, T). `dtype`: of activations, and of weights as compute reads
 // them. `runs`: the plan will be executed, so the bytes of constants are kept. `offered`: the fields of the batch.
-// `loss`: what a model that leaves its loss to the run gets. Throws Error naming the plugin, the block and the op that
-// refused.
+// `loss`: what a model that leaves its loss to the run gets. `stream`: to
+// which the first block's outputs in `dtype` are cast, 0 for none. Throws Error naming the plugin, the block and the op
+// that refused.
 Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                     int64_t sequence_length, int32_t dtype, bool runs = true, const Offered& offered = {},
-                    const Loss& loss = {});
+                    const Loss& loss = {}, int32_t stream = 0);
 
 // Throws Error(Exit::usage) with what the plugin refuses.
 Loss make_loss(const std::string& name, const eng_loss& table, const Section& options);

@@ -33,6 +33,7 @@ struct TraceFor {
   bool runs;
   const Offered& offered;
   const Loss& loss;
+  int32_t stream = 0;  // trace_forward
 };
 
 // Builds the forward of a block.

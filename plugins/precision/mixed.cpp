@@ -20,6 +20,7 @@ struct Mixed {
   int32_t dtype;       // the 16-bit type
   int32_t kept;        // that of masters and optimizer states
   int32_t sum;         // that of reduced gradients
+  int32_t stream;      // that of the residual stream
   bool alone;          // one rank: what makes a gradient writes the sum itself, there is nothing to move
   eng_attr scaler[5];  // of ENG_OP_SCALER and ENG_OP_LOSS_SCALE
   Frozen frozen = {};
@@ -27,6 +28,9 @@ struct Mixed {
 
 eng_status create_mixed(const eng_options* options, Mixed made, eng_build* b, void** self, eng_error* error) {
   if (eng_status s = made.frozen.read(options, error)) return s;
+  const char* stream = nullptr;
+  if (eng_status s = options->get_string(options, "residual", &stream, error)) return s;
+  made.stream = std::strcmp(stream, "f32") == 0 ? ENG_F32 : made.dtype;
   uint32_t rank = 0, size = 1;
   if (eng_status s = b->api->world(b, &rank, &size, error)) return s;
   made.alone = size == 1;
@@ -37,14 +41,14 @@ eng_status create_mixed(const eng_options* options, Mixed made, eng_build* b, vo
 }
 
 eng_status create_bf16(const eng_options* options, eng_build* b, void** self, eng_error* error) {
-  return create_mixed(options, {ENG_BF16, ENG_F32, ENG_F32, false, {}, {}}, b, self, error);
+  return create_mixed(options, {ENG_BF16, ENG_F32, ENG_F32, ENG_BF16, false, {}, {}}, b, self, error);
 }
 
 eng_status create_bf16_sr(const eng_options* options, eng_build* b, void** self, eng_error* error) {
   const char* gradients = nullptr;
   if (eng_status s = options->get_string(options, "gradients", &gradients, error)) return s;
   const int32_t sum = std::strcmp(gradients, "bf16") == 0 ? ENG_BF16 : ENG_F32;
-  return create_mixed(options, {ENG_BF16, ENG_BF16, sum, false, {}, {}}, b, self, error);
+  return create_mixed(options, {ENG_BF16, ENG_BF16, sum, ENG_BF16, false, {}, {}}, b, self, error);
 }
 
 eng_status create_fp16(const eng_options* options, eng_build* b, void** self, eng_error* error) {
@@ -68,6 +72,7 @@ eng_status create_fp16(const eng_options* options, eng_build* b, void** self, en
                       {ENG_F16,
                        ENG_F32,
                        ENG_F32,
+                       ENG_F16,
                        false,
                        {{"initial", 0, initial},
                         {"minimum", 0, least},
@@ -94,6 +99,9 @@ eng_status place_mixed(void* self, const eng_unit* unit, int32_t role, eng_view*
     case ENG_ROLE_WEIGHT:
     case ENG_ROLE_ACT:
       narrow(m.dtype);
+      break;
+    case ENG_ROLE_STREAM:
+      io->dtype = m.stream;
       break;
     case ENG_ROLE_MASTER:
     case ENG_ROLE_STATE:

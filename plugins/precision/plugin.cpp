@@ -29,6 +29,7 @@ fit = { order = 20 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
+residual = { type = 'string', default = 'compute', choices = ['compute', 'f32'], help = 'the type of the residual stream, to which layers add: that of compute, or f32' }
 
 [[provides]]
 kind = ')" ENG_PRECISION_DRAFT R"('
@@ -38,6 +39,7 @@ fit = { order = 30 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
+residual = { type = 'string', default = 'compute', choices = ['compute', 'f32'], help = 'the type of the residual stream, to which layers add: that of compute, or f32' }
 gradients = { type = 'string', default = 'f32', choices = ['f32', 'bf16'], help = 'the type of summed gradients; with bf16, micro-batches are added in bf16' }
 
 [[provides]]
@@ -48,6 +50,7 @@ fit = { order = 40 }
 
 [provides.options]
 frozen = { type = 'string', choices = ['int8', 'e4m3', 'nf4', 'nf4_double'], help = 'keeps frozen matrices of layers in 8 bits, or in 4, with a scale for each 64 elements, which nf4_double keeps in 8 bits, too; if absent, as other weights' }
+residual = { type = 'string', default = 'compute', choices = ['compute', 'f32'], help = 'the type of the residual stream, to which layers add: that of compute, or f32' }
 loss_scale = { type = 'float', default = 0.0, min = 0.0, max = 1.7e38, help = 'a fixed loss scale; 0: it follows the gradients' }
 initial_scale_power = { type = 'int', default = 16, min = 0, max = 126, help = 'the first loss scale is 2 to this power' }
 loss_scale_window = { type = 'int', default = 1000, min = 1, max = 1000000, help = 'updates without overflow after which the loss scale doubles' }

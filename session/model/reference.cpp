@@ -50,8 +50,8 @@ eng_status trace_both(void*, eng_build* b, eng_id hidden, eng_id weight, eng_id*
 
 }  // namespace
 
-std::optional<Reference> trace_reference(const Config& config, const eng_model& table, int32_t dtype, bool runs,
-                                         Offered& offered) {
+std::optional<Reference> trace_reference(const Config& config, const eng_model& table, const Precision& precision,
+                                         bool runs, Offered& offered) {
   const Section &train = config.section("train"), &model = config.section("model"),
                 &section = config.section("reference");
   const bool stored = section.has("store");
@@ -68,10 +68,10 @@ std::optional<Reference> trace_reference(const Config& config, const eng_model& 
     offered.fields.push_back(field);
     return std::nullopt;
   }
-  Reference out{
-      trace_forward(model.string("plugin"), table, model, train.integer("micro_batch"),
-                    train.integer("sequence_length"), dtype, runs, offered, {"reference", 0, logprobs, nullptr}),
-      field.name, section.string("from") == "base"};
+  Reference out{trace_forward(model.string("plugin"), table, model, train.integer("micro_batch"),
+                              train.integer("sequence_length"), precision.dtype(ENG_ROLE_ACT), runs, offered,
+                              {"reference", 0, logprobs, nullptr}, precision.dtype(ENG_ROLE_STREAM)),
+                field.name, section.string("from") == "base"};
   offered.fields.push_back(field);
   return out;
 }

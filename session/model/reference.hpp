@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "core/trace/model.hpp"
+#include "core/plan/request.hpp"
 #include "session/config/config.hpp"
 
 namespace eng {
@@ -19,8 +19,8 @@ struct Reference {
 // The second model of [reference]; none if the section names none. Its result are the log-probabilities of the labels,
 // the field `reference_logprobs`, which `offered` gets. If they are stored, `offered` gets the field `reference_sums`,
 // and there is no second model. Throws Error(Exit::usage) if the data provide this field.
-std::optional<Reference> trace_reference(const Config& config, const eng_model& table, int32_t dtype, bool runs,
-                                         Offered& offered);
+std::optional<Reference> trace_reference(const Config& config, const eng_model& table, const Precision& precision,
+                                         bool runs, Offered& offered);
 
 // The cross-entropy, beside an op that computes the log-probability of each label, (B, T).
 Loss logprobs_loss();

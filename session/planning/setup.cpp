@@ -139,15 +139,14 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   load_ops(a.registry);
   Offered offered = offered_fields(a.config, a.registry, plain);
   add_fields(offered, a.readable.fields);
-  const int32_t dtype = s.precision.dtype(ENG_ROLE_ACT);
   const bool runs = a.use == Use::run;
   Offered with = offered;
   const bool alone = plain || scores;
-  std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, dtype, runs, with);
+  std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, s.precision, runs, with);
   if (reference) reference->training = a.training;
   const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
   Model out =
-      trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, dtype,
+      trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, s.precision,
             a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference,
             s.target, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks(), notes);
   // A reference of its own weights is not packed; the model's own frozen weights may be.

@@ -28,20 +28,22 @@ void check_blocks(const Model& model, const Section& section) {
   }
 }
 
-Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
+Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, const Precision& precision,
             const std::vector<std::string>& freeze, bool runs, const Offered& offered,
             const std::vector<Transform>& transforms, const Loss& loss, const std::optional<Reference>& reference,
             const Target& target, int64_t head_rows, const Ranks& ranks, std::vector<std::string>& notes) {
   const std::string& name = section.string("plugin");
   try {
-    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered, transforms, loss,
-                       [&](Model& model) {
-                         if (reference) add_reference(model, *reference);
-                         divide_vocabulary(model, ranks, target.host_memory(), notes);
-                         pad_heads(model, head_rows);
-                         divide_layers(model, ranks);
-                         divide_sequences(model, ranks);
-                       });
+    return trace_model(
+        name, table, section, rows, length, precision.dtype(ENG_ROLE_ACT), freeze, runs, offered, transforms, loss,
+        [&](Model& model) {
+          if (reference) add_reference(model, *reference);
+          divide_vocabulary(model, ranks, target.host_memory(), notes);
+          pad_heads(model, head_rows);
+          divide_layers(model, ranks);
+          divide_sequences(model, ranks);
+        },
+        precision.dtype(ENG_ROLE_STREAM));
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
     const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;

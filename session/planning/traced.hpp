@@ -2,6 +2,7 @@
 // The model of a configuration as a run has it.
 #pragma once
 
+#include "core/plan/request.hpp"
 #include "session/cards/target.hpp"
 #include "session/model/loss.hpp"
 #include "session/model/reference.hpp"
@@ -15,7 +16,7 @@ void check_blocks(const Model& model, const Section& section);
 
 // The model of section [model], transformed, with its reference, its head padded to a multiple of `head_rows`, and
 // divided over `ranks`. If a sequence is longer than the model allows, the error names the key, unless the plugin has.
-Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
+Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, const Precision& precision,
             const std::vector<std::string>& freeze, bool runs, const Offered& offered,
             const std::vector<Transform>& transforms, const Loss& loss, const std::optional<Reference>& reference,
             const Target& target, int64_t head_rows, const Ranks& ranks, std::vector<std::string>& notes);

@@ -2042,6 +2042,7 @@ pub const ENG_ROLE_MASTER: i32 = 2;
 pub const ENG_ROLE_PARTIAL: i32 = 4;
 pub const ENG_ROLE_RESIDUAL: i32 = 7;
 pub const ENG_ROLE_STATE: i32 = 3;
+pub const ENG_ROLE_STREAM: i32 = 8;
 pub const ENG_ROLE_WEIGHT: i32 = 1;
 pub const ENG_SCALER_COUNT: i32 = 8;
 pub const ENG_SCHEDULE_KIND: &str = "eng.schedule/1";
@@ -2114,8 +2115,8 @@ macro_rules! eng_draft {
     (observer) => { "eng.observer/1-draft3" };
     (ops) => { "eng.ops/1-draft7" };
     (optimizer) => { "eng.optimizer/1-draft6" };
-    (precision) => { "eng.precision/1-draft9" };
-    (zero) => { "eng.zero/1-draft8" };
+    (precision) => { "eng.precision/1-draft10" };
+    (zero) => { "eng.zero/1-draft9" };
     (tier) => { "eng.tier/1-draft2" };
     (transform) => { "eng.transform/1-draft1" };
 }

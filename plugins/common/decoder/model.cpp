@@ -39,6 +39,10 @@ int32_t dtype_of(eng_build* b, eng_id value) {
   return shape.dtype;
 }
 
+eng_id as(eng_build* b, eng_id x, int32_t dtype) {
+  return dtype_of(b, x) == dtype ? x : eng_cast(b, x, dtype);
+}
+
 // `x` as a number of that type; f64 stays.
 double rounded(double x, int32_t dtype) {
   const auto single = static_cast<float>(x);
@@ -96,12 +100,21 @@ eng_id Model::rms_factor(eng_build* b, eng_id weight) const {
   return dtype == ENG_BF16 || dtype == ENG_F16 ? eng_cast(b, sum, dtype) : sum;
 }
 
+// The result has the type of the weights. x may be f32 where these have 16 bits.
 eng_id Model::norm(eng_build* b, const Norm& n, eng_id x) const {
-  return c_.layer_norm ? eng_layer_norm(b, x, n.weight, n.bias, c_.eps)
-                       : eng_rms_norm(b, x, rms_factor(b, n.weight), c_.eps);
+  if (!c_.layer_norm) return eng_rms_norm(b, x, rms_factor(b, n.weight), c_.eps);
+  const int32_t wide = dtype_of(b, x), dtype = n.weight ? dtype_of(b, n.weight) : wide;
+  if (dtype == wide) return eng_layer_norm(b, x, n.weight, n.bias, c_.eps);
+  const eng_id weight = eng_cast(b, n.weight, wide);
+  const eng_id bias = eng_cast(b, n.bias, wide);
+  return eng_cast(b, eng_layer_norm(b, x, weight, bias, c_.eps), dtype);
 }
 
 eng_id Model::add_norm(eng_build* b, const Norm& n, eng_id x, eng_id residual, eng_id* sum) const {
+  if (dtype_of(b, x) != dtype_of(b, residual)) {
+    *sum = eng_add(b, x, residual);
+    return norm(b, n, *sum);
+  }
   return c_.layer_norm ? eng_add_layer_norm(b, x, residual, n.weight, n.bias, c_.eps, sum)
                        : eng_add_rms_norm(b, x, residual, rms_factor(b, n.weight), c_.eps, sum);
 }
@@ -302,10 +315,11 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, b
     fields.segments = eng_offered(b, "segments");    // (B, T)
   }
   eng_id h1 = 0, sum = 0;
+  const int32_t dtype = dtype_of(b, l.w[o]);
   if (c_.norms == Norms::behind_sublayer) {
-    const eng_id attended = attention(b, l, h, fields);
+    const eng_id attended = attention(b, l, as(b, h, dtype), fields);
     h1 = eng_add(b, norm(b, l.attention_norm, attended), h);
-    const eng_id y = feed_forward(b, l, h1, beside);
+    const eng_id y = feed_forward(b, l, as(b, h1, dtype), beside);
     return eng_add(b, norm(b, l.ffn_norm, y), h1);
   }
   if (c_.norms == Norms::around) {
@@ -315,14 +329,18 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h, bool turned, b
     return eng_add(b, norm(b, l.behind_ffn_norm, y), h1);
   }
   const bool before = c_.norms == Norms::before;
-  const eng_id n1 = before ? norm(b, l.attention_norm, h) : h;  // (B, T, H)
+  if (!before && dtype_of(b, h) != dtype)
+    model::invalid(
+        "precision.residual = \"f32\": the norms of this model are behind its sums, so no stream passes by "
+        "them; leave it out");
+  const eng_id n1 = before ? as(b, norm(b, l.attention_norm, h), dtype) : h;  // (B, T, H)
   const eng_id attended = attention(b, l, n1, fields);
   if (c_.parallel) {
-    const eng_id n2 = norm(b, l.ffn_norm, h);
+    const eng_id n2 = as(b, norm(b, l.ffn_norm, h), dtype);
     const eng_id y = feed_forward(b, l, n2, beside);
     return eng_add(b, eng_add(b, y, attended), h);
   }
-  const eng_id n2 = add_norm(b, before ? l.ffn_norm : l.attention_norm, attended, h, &h1);
+  const eng_id n2 = as(b, add_norm(b, before ? l.ffn_norm : l.attention_norm, attended, h, &h1), dtype);
   const eng_id y = feed_forward(b, l, n2, beside);
   return before ? eng_add(b, y, h1) : add_norm(b, l.ffn_norm, y, n2, &sum);
 }
@@ -332,7 +350,8 @@ eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id labels = 0;  // asked for here, so that it keeps its place among the ids of the block
   b->api->batch(b, "labels", &labels, nullptr);          // (B, T)
   if (c_.final_norm) h = norm(b, take_norm(params), h);  // (B, T, H)
-  if (project) h = eng_linear(b, h, project, 0);         // (B, T, W)
+  h = as(b, h, dtype_of(b, words));
+  if (project) h = eng_linear(b, h, project, 0);  // (B, T, W)
   h = scaled(b, h, c_.logit_scale);
   if (c_.logit_cap != 0.0)
     return eng_capped_cross_entropy(b, h, words, labels, eng_offered(b, "loss_weights"), c_.logit_cap);
