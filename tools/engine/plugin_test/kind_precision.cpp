@@ -16,15 +16,17 @@ std::string check_place(const Subject& s, const Chosen<eng_axis>& chosen) {
   Random random = s.random("place");
   std::map<std::pair<int32_t, uint32_t>, int32_t> told;
   const std::pair<int32_t, const char*> roles[] = {
-      {ENG_ROLE_WEIGHT, "weights"}, {ENG_ROLE_MASTER, "masters"},
-      {ENG_ROLE_STATE, "states"},   {ENG_ROLE_PARTIAL, "partial gradients"},
-      {ENG_ROLE_GRAD, "gradients"}, {ENG_ROLE_ACT, "activations"}};
+      {ENG_ROLE_WEIGHT, "weights"},        {ENG_ROLE_MASTER, "masters"},
+      {ENG_ROLE_STATE, "states"},          {ENG_ROLE_PARTIAL, "partial gradients"},
+      {ENG_ROLE_GRAD, "gradients"},        {ENG_ROLE_ACT, "activations"},
+      {ENG_ROLE_STREAM, "residual stream"}};
+  const auto of_model = [](int32_t role) { return role == ENG_ROLE_ACT || role == ENG_ROLE_STREAM; };
   for (int k = 0; k < 80; ++k) {
     const auto number = static_cast<uint32_t>(pick(random, 1, 4));
     const eng_unit unit = {sizeof(eng_unit), number, number, number == 4 ? ENG_PARAM_FP32 : 0, 4096ull * number};
-    const int32_t role = roles[pick(random, 0, 5)].first;
-    const int32_t dtype = one.dtype(role, role == ENG_ROLE_ACT ? nullptr : &unit);
-    const auto [known, fresh] = told.try_emplace({role, role == ENG_ROLE_ACT ? 0 : number}, dtype);
+    const int32_t role = roles[pick(random, 0, 6)].first;
+    const int32_t dtype = one.dtype(role, of_model(role) ? nullptr : &unit);
+    const auto [known, fresh] = told.try_emplace({role, of_model(role) ? 0 : number}, dtype);
     if (!fresh && known->second != dtype)
       throw Broken(
           fmt::format("place gives role {} {}, and then {}", role, format_of(known->second), format_of(dtype)));
@@ -35,7 +37,11 @@ std::string check_place(const Subject& s, const Chosen<eng_axis>& chosen) {
   const eng_unit unit = {sizeof(eng_unit), 1, 1, 0, 4096};
   for (const auto& [role, name] : roles)
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name,
-                       format_of(one.dtype(role, role == ENG_ROLE_ACT ? nullptr : &unit)));
+                       format_of(one.dtype(role, of_model(role) ? nullptr : &unit)));
+  const int32_t stream = one.dtype(ENG_ROLE_STREAM);
+  if (stream != ENG_F32 && stream != one.dtype(ENG_ROLE_ACT))
+    throw Broken("the residual stream becomes " + format_of(stream) +
+                 ", which is neither f32 nor the type of activations");
   one.states();
   return out;
 }
