@@ -28,11 +28,13 @@ extern "C" {
 #endif
 
 #define ENG_JOB_KIND "eng.job/1"
-#define ENG_JOB_DRAFT "eng.job/1-draft2" /* for the description: see engine/plugin.h */
+#define ENG_JOB_DRAFT "eng.job/1-draft3" /* for the description: see engine/plugin.h */
 
 /* eng_job_info.flags: the job calls position_losses. The plan then has a program for the logits and room for them: (B, T,
  * vocabulary) f32. */
 #define ENG_JOB_POSITIONS 1u
+/* eng_job_info.flags: the job never calls `gradient`. The plan then has no gradients; `grad` of its programs is 0. */
+#define ENG_JOB_NO_GRADIENTS 2u
 
 /* Requirements of a job. Filled by eng_job.describe; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_job_info {
@@ -42,7 +44,7 @@ typedef struct eng_job_info {
   uint32_t windows;     /* of one gradient, over all ranks: a multiple of micro_batch * ranks; 0: micro_batch * ranks */
   uint64_t kept;        /* bit k: state k is saved by eng_job_api.save */
   uint64_t writes;      /* bit k: program k may write parameters; in all others they may only be read */
-  uint32_t flags;       /* ENG_JOB_POSITIONS */
+  uint32_t flags;       /* ENG_JOB_POSITIONS, ENG_JOB_NO_GRADIENTS */
   uint32_t reserved;
 } eng_job_info;
 
@@ -93,8 +95,8 @@ typedef struct eng_job_api {
   eng_status (*windows)(eng_job_host *, uint32_t split, uint64_t *n, int64_t *length, eng_error *);
   /* The mean loss of windows first .. first + eng_job_info.windows - 1, and its gradient, which stays until the next
    * call. Both are a function of the parameters and the windows alone: ops that draw random numbers in training, such as
-   * eng.dropout/1, draw those of a first step in every call. ENG_OUT_OF_RANGE: there are fewer windows. `loss` may be
-   * NULL.
+   * eng.dropout/1, draw those of a first step in every call. ENG_OUT_OF_RANGE: there are fewer windows.
+   * ENG_PRECONDITION: eng_job_info.flags has ENG_JOB_NO_GRADIENTS. `loss` may be NULL.
    *   Call: [setup & inside eng_job.run]  since 1.0 */
   eng_status (*gradient)(eng_job_host *, uint32_t split, uint64_t first, double *loss, eng_error *);
   /* The losses of n micro-batches from window `first` on: sums[k] is the sum of token losses of the k-th, labels[k] the
@@ -143,6 +145,11 @@ typedef struct eng_job_api {
    *   Call: [setup & inside eng_job.run]  since 1.0 */
   eng_status (*position_losses)(eng_job_host *, uint32_t split, uint64_t first, uint32_t n, double *losses,
                                 eng_error *);
+  /* The bytes that an earlier part of this job wrote by `file`: eng_job.part. ENG_NOT_FOUND: it wrote no such file, or
+   * the job is not in parts.
+   *   Owner: host.  Valid: until the next call.  Call: [setup & inside eng_job.run]  since 1.0 */
+  eng_status (*earlier)(eng_job_host *, uint32_t part, const char *name, const void **data, uint64_t *size,
+                        eng_error *);
 } eng_job_api;
 
 /* eng_job_value.flags */
@@ -194,6 +201,17 @@ typedef struct eng_job {
   /* Emits ops that read `value` and write `into`, the tensor of this site. They must not write `value`.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*observe)(void *self, eng_build *, const eng_job_site *, eng_id value, eng_id into, eng_error *);
+  /* Makes this object do one part of the job, of `count` >= 3 ([job] groups + 2). The parts are done one after the other, each
+   * with a plan, states and values of its own, so that what does not fit at once is done in turns:
+   *   part 0 begins: it has all parameters;
+   *   parts 1 to count - 2 have a group of the parameters each. The others are frozen there: they keep their values,
+   *     have neither gradients nor states, and are not among eng_job_api.parameters. eng_parameter.number is that of
+   *     the whole model, so numbers that are drawn from it do not depend on the groups;
+   *   the last part has all parameters, and writes the results.
+   * A part gives its results to later ones by `file`, which these read by `earlier`. Only the files of the last part
+   * stay in the run directory. Not called: the job is done as a whole. NULL: it cannot be divided.
+   *   Call: [setup & created & before describe]  since 1.0 */
+  eng_status (*part)(void *self, uint32_t index, uint32_t count, eng_error *);
 } eng_job;
 
 #ifdef __cplusplus

@@ -97,7 +97,7 @@ void Homes::make_homes(size_t u) {
   this->weight.push_back(persistent("weight", line, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
   this->master.push_back(only && !r_.train ? w : persistent("master", line, ENG_ROLE_MASTER, master, u, 1, &w));
-  if (!r_.train) return;
+  if (!r_.gradients()) return void(this->grad.emplace_back());
   if (frozen(u)) {
     this->grad.emplace_back();
     for (uint32_t p : line == Line::reference ? std::vector<uint32_t>() : unit(u).params) {
@@ -169,7 +169,8 @@ void Homes::make_tensors() {
           {param.name, role, desc, home.part, ranges(home, p), param.flags, home.packed, param.cut});
     };
     add("parameter", master[u], model_.params[p].desc);
-    if (r_.train && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], model_.params[p].desc);
+    if (r_.gradients() && (!r_.optimizer || r_.keep_gradients) && !frozen(u))
+      add("gradient", grad[u], model_.params[p].desc);
     for (size_t s = 0; s < optimizer.size(); ++s) {
       const std::string& state = rules().states()[s].name;
       if (optimizer[s][u].view.buffer) add(state, optimizer[s][u], rules().of(p).states[s].desc);

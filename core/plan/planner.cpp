@@ -247,6 +247,7 @@ class Planner {
     if (!r_.train) return;
     emit_.begin_program("train");
     emit_.begin_segment("first", 1);
+    if (!r_.gradients()) return;  // an empty program
     emit_.label(Phase::begin);
     exchange_.copy_in(plan_.inputs, exchange_.inputs);
     copy_batch(r_.accumulate);

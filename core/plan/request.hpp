@@ -146,6 +146,7 @@ struct PlanRequest {
   // Then `optimizer` is the job's, "train" leaves the gradients and updates nothing, programs job_program(k) are
   // emitted, and eval_with_sites if the job has sites. It keeps no activations.
   const Job* job = nullptr;
+  bool gradients() const { return train && !(job && job->info.flags & ENG_JOB_NO_GRADIENTS); }
 };
 
 constexpr const char* eval_with_sites = "eval with sites";

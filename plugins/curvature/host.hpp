@@ -53,13 +53,13 @@ class Host {
   void write(uint32_t what, uint32_t state, uint32_t index, uint64_t first, std::span<const T> data) {
     if (!data.empty()) check(api().write(host_, what, state, index, first, data.size(), data.data(), error_));
   }
-  // Calls f(first, elements) for the pieces of a state of n elements, in order.
+  // Calls f(first, elements) for the pieces of a parameter of n elements, in order.
   template <class F>
-  void each_piece(State state, uint32_t index, uint64_t n, F&& f) {
+  void each_piece(uint32_t index, uint64_t n, F&& f) {
     std::vector<float> room(std::min(n, piece));
     for (uint64_t first = 0; first < n; first += piece) {
       const std::span<float> part(room.data(), std::min(piece, n - first));
-      read(ENG_JOB_STATE, state, index, first, part);
+      read(ENG_JOB_PARAMETER, 0, index, first, part);
       f(first, std::span<const float>(part));
     }
   }
@@ -69,6 +69,13 @@ class Host {
   }
   void file(const std::string& name, const std::string& bytes) {
     check(api().file(host_, name.c_str(), bytes.data(), bytes.size(), error_));
+  }
+  // The file that an earlier part wrote.
+  std::string earlier(uint32_t part, const char* name) {
+    const void* data = nullptr;
+    uint64_t size = 0;
+    check(api().earlier(host_, part, name, &data, &size, error_));
+    return {static_cast<const char*>(data), size};
   }
   std::string facts() {
     const char* json = nullptr;

@@ -24,6 +24,7 @@ const eng_job job = {.struct_size = sizeof(eng_job),
                      .host_bytes = host_bytes,
                      .run = run,
                      .site = site,
-                     .observe = observe};
+                     .observe = observe,
+                     .part = part};
 
 }  // namespace curvature

@@ -38,11 +38,20 @@ enum Value : uint32_t {
   value_responses,  // f64: perplexity and AUC of each cell
 };
 
+// The part of the job that an object does (eng_job.part): the whole; or sizes of the model and activations; or the
+// probes of a group of tensors; or all that needs every tensor's measures.
+enum class Part { whole, survey, group, join };
+
 struct Job {
   Options options;
   bool narrow = false;  // activations have 16 bits
+  Part part = Part::whole;
+  uint32_t groups = 0;  // of tensors, in parts 1 to this
   explicit Job(const eng_options* given) : options(given) {}
 
+  bool probes() const { return part == Part::whole || part == Part::group; }
+  // Noise is added to classes.
+  bool responds() const { return options.responds() && (part == Part::whole || part == Part::join); }
   uint32_t cells() const { return static_cast<uint32_t>(options.noise.size()) * 3 * options.noise_seeds; }
   // The part of a parameter's elements that is measured, before job.max_parameters.
   double rate_of(const eng_desc& shape) const;
@@ -62,6 +71,7 @@ eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32
                       const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error* error);
 eng_status site(void* self, const eng_job_site* site, eng_desc* out, eng_error* error);
 eng_status observe(void* self, eng_build* b, const eng_job_site* site, eng_id value, eng_id into, eng_error* error);
+eng_status part(void* self, uint32_t index, uint32_t count, eng_error* error);
 // run.cpp
 eng_status run(void* self, eng_job_host* host, eng_error* error);
 

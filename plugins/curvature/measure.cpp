@@ -94,22 +94,20 @@ class TensorReader {
 
 }  // namespace
 
-std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share) {
-  uint64_t rows = 0;
-  for (const eng_parameter* p : host.parameters) rows += rows_of(*p->shape);
-  const bool keep_rows = rows <= job.options.max_rows;
-  if (job.options.by_row && !keep_rows)
-    throw Error{ENG_INVALID, "job.partition = \"row\": the model has " + std::to_string(rows) +
-                                 " rows, and job.max_rows = " + std::to_string(job.options.max_rows) +
-                                 ": raise job.max_rows, or set job.partition = \"tensor\""};
+Tensor tensor_of(const eng_parameter& p) {
+  Tensor t;
+  t.name = p.name;
+  t.shape.assign(p.shape->dims, p.shape->dims + p.shape->ndim);
+  t.block_number = p.block, t.block = "block " + std::to_string(p.block);
+  t.rows = rows_of(*p.shape);
+  return t;
+}
+
+std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share, bool rows) {
   std::vector<Tensor> out;
   for (const eng_parameter* p : host.parameters) {
-    Tensor t;
-    t.name = p->name;
-    t.shape.assign(p->shape->dims, p->shape->dims + p->shape->ndim);
-    t.block_number = p->block, t.block = "block " + std::to_string(p->block);
-    t.rows = rows_of(*p->shape);
-    TensorReader(job, host, *p, share).read(keep_rows, t);
+    Tensor t = tensor_of(*p);
+    TensorReader(job, host, *p, share).read(rows, t);
     out.push_back(std::move(t));
     host.progress("measuring", out.size(), host.parameters.size());
   }

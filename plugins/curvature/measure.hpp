@@ -7,9 +7,12 @@
 
 namespace curvature {
 
-// Measures of every tensor, and of every row if there are at most job.max_rows. Sparsity and classes are filled later.
+// Measures of every tensor, and with `rows` of every row. Sparsity and classes are filled later.
 // `share`: of the expected sample, that job.max_parameters leaves.
-std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share);
+std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share, bool rows);
+
+// A tensor without measures.
+Tensor tensor_of(const eng_parameter& p);
 
 // The counts at the sites, over `tokens` positions.
 std::vector<Site> measure_sites(Host& host, uint64_t tokens);

@@ -40,7 +40,7 @@ Class class_of(const Partition& p, const Measures& m) {
 float spread_of(Host& host, const eng_parameter& p) {
   const uint64_t n = elements_of(*p.shape);
   maths::Moments all;
-  host.each_piece(base, p.number, n, [&](uint64_t, std::span<const float> part) {
+  host.each_piece(p.number, n, [&](uint64_t, std::span<const float> part) {
     for (float w : part) all.add(double{w});
   });
   return n ? static_cast<float>(std::sqrt(all.squares / static_cast<double>(n))) : 0.0f;

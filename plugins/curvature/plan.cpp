@@ -28,11 +28,19 @@ uint64_t rows_of(const eng_desc& shape) {
 
 eng_status describe(void* self, eng_job_info* out, eng_error*) {
   const Job& job = *static_cast<const Job*>(self);
-  out->programs = job.options.responds() ? program_noise + 1 : program_noise;
+  out->programs = job.responds() ? program_noise + 1 : job.probes() ? uint32_t{program_noise} : 0;
   out->micro_batch = job.options.micro_batch;
   out->windows = job.options.windows;
-  out->kept = 1U << mean | 1U << m2;
-  out->writes = 1U << program_restore | 1U << program_shift | (job.options.responds() ? 1U << program_noise : 0);
+  if (job.probes()) out->kept = 1U << mean | 1U << m2, out->writes = 1U << program_restore | 1U << program_shift;
+  if (!job.probes()) out->flags = ENG_JOB_NO_GRADIENTS;
+  if (job.responds()) out->writes |= 1U << program_restore | 1U << program_noise;
+  return ENG_OK;
+}
+
+eng_status part(void* self, uint32_t index, uint32_t count, eng_error*) {
+  Job& job = *static_cast<Job*>(self);
+  job.groups = count - 2;
+  job.part = index == 0 ? Part::survey : index <= job.groups ? Part::group : Part::join;
   return ENG_OK;
 }
 
@@ -40,6 +48,11 @@ namespace {
 
 eng_status in_blocks(void*, const eng_parameter*, eng_state_shape* io, eng_error*) {
   io->kind = ENG_STATE_BLOCKS, io->block = noise_block;
+  return ENG_OK;
+}
+
+eng_status in_no_part(void*, const eng_parameter*, eng_state_shape* io, eng_error*) {
+  io->kind = ENG_STATE_NONE;
   return ENG_OK;
 }
 
@@ -128,10 +141,11 @@ void need_f32(eng_build* b, eng_id master) {
 
 eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   const Job& job = *static_cast<const Job*>(self);
-  const eng_state_rule rules[] = {{"base", ENG_F32, 0, nullptr},    {"gradient_kept", ENG_F32, 0, nullptr},
-                                  {"hessian", ENG_F32, 0, nullptr}, {"hessian_m2", ENG_F32, 0, nullptr},
-                                  {"class", ENG_U8, 0, nullptr},    {"noise_scale", ENG_F32, 0, in_blocks}};
-  const uint32_t all = job.options.responds() ? scale + 1 : kinds;
+  const auto measured = job.probes() ? nullptr : in_no_part;
+  const eng_state_rule rules[] = {{"base", ENG_F32, 0, nullptr},     {"gradient_kept", ENG_F32, 0, measured},
+                                  {"hessian", ENG_F32, 0, measured}, {"hessian_m2", ENG_F32, 0, measured},
+                                  {"class", ENG_U8, 0, nullptr},     {"noise_scale", ENG_F32, 0, in_blocks}};
+  const uint32_t all = job.responds() ? scale + 1 : job.probes() ? uint32_t{kinds} : 0;
   if (cap < all) return common::report(error, ENG_OUT_OF_RANGE, "curvature has 6 states; the host has room for fewer");
   std::copy_n(rules, all, out);
   *n = all;
@@ -153,6 +167,7 @@ eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* erro
   return common::guarded(error, [&]() -> eng_status {
     const Job& job = *static_cast<const Job*>(self);
     need_f32(b, run->master);
+    if (!job.probes() && run->stage >= program_take && run->stage <= program_shift) return ENG_OK;  // never called
     if (run->stage == program_keep) emit_copy(b, run->master, run->states[base]);
     if (run->stage == program_restore) emit_copy(b, run->states[base], run->master);
     if (run->stage == program_take) emit_taken(b, run->grad, run->states[gradient]);
@@ -171,7 +186,8 @@ eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* erro
 // a mark of a chart and a unit take is measured: their numbers, and their text.
 eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
                       const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error*) {
-  const Options& o = static_cast<const Job*>(self)->options;
+  const Job& job = *static_cast<const Job*>(self);
+  const Options& o = job.options;
   uint64_t rows = 0, units = 0, largest = 0;
   for (uint32_t k = 0; k < n_parameters; ++k) {
     rows += rows_of(*parameters[k]->shape);
@@ -183,11 +199,17 @@ eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32
   const uint64_t divided = o.by_row ? rows : n_parameters, points = std::min<uint64_t>(o.points, divided),
                  marks = report::drawn(points) * 350 + (o.by_row ? report::drawn(divided) * 2000 : 0);
   const uint64_t pieces = 4 * sizeof(float) * std::min(largest, piece),
-                 picture = 9'300'000 + (o.responds() ? 150'000 : 0) + (o.embedding == "none" ? 0 : 150'000),
+                 windows = (uint64_t{o.held_windows} + o.train_windows) * 64,
+                 parts = rows * 88 + units * 16 + uint64_t{n_parameters} * 512;  // the text of `earlier`
+  if (job.part == Part::survey || job.part == Part::group) {
+    *bytes = pieces + parts + rows * sizeof(Row) + units * sizeof(Site::Unit) + windows;
+    return ENG_OK;
+  }
+  const uint64_t picture = 9'300'000 + (o.responds() ? 150'000 : 0) + (o.embedding == "none" ? 0 : 150'000),
                  library = 3'950'000;
   const uint64_t text = 750'000 + rows * 304 + units * (rows ? 40 : 0) + uint64_t{n_parameters} * 640;
-  *bytes = std::max({pieces, picture, library + text}) + rows * sizeof(Row) + uint64_t{n_parameters} * 2048 + marks +
-           units * sizeof(Site::Unit) + (uint64_t{o.held_windows} + o.train_windows) * 64;
+  *bytes = std::max({pieces, picture, library + text, job.part == Part::join ? parts : 0}) + rows * sizeof(Row) +
+           uint64_t{n_parameters} * 2048 + marks + units * sizeof(Site::Unit) + windows;
   return ENG_OK;
 }
 
@@ -195,6 +217,7 @@ eng_status site(void* self, const eng_job_site* site, eng_desc* out, eng_error* 
   return common::guarded(error, [&] {
     Job& job = *static_cast<Job*>(self);
     const auto& names = job.options.activations;
+    if (job.part == Part::group || job.part == Part::join) return;
     if (site->output != 0 || std::find(names.begin(), names.end(), site->op) == names.end()) return;
     for (uint32_t k = 0; k < site->n_attrs; ++k) {
       if (std::string(site->attrs[k].key) != "act") continue;

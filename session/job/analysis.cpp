@@ -7,6 +7,9 @@
 #include "session/config/schemas.hpp"
 #include "session/job/facts.hpp"
 #include "session/job/host.hpp"
+#include "session/job/part.hpp"
+#include "session/job/part_place.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
 #include "session/plugins/usual.hpp"
 #include "session/ranks/common_error.hpp"
@@ -25,9 +28,11 @@ constexpr const char* model_hash_key = "model_hash";  // of a checkpoint's furth
 
 // Names in the directory that are the engine's own.
 bool is_own_file(const std::string& name) {
-  static const std::set<std::string> own = {
-      "LOCK",     "checkpoints", "config.resolved.toml", "config.toml", "device_choices.txt", "logs", "metrics.jsonl",
-      "plan.txt", "run.json",    "state.json",           "tensorboard"};
+  static const std::set<std::string> own = {"LOCK",          "checkpoints",        "config.resolved.toml",
+                                            "config.toml",   "device_choices.txt", "logs",
+                                            "metrics.jsonl", "part.json",          "parts",
+                                            "plan.txt",      "run.json",           "state.json",
+                                            "tensorboard"};
   return own.count(name) > 0;
 }
 
@@ -43,16 +48,22 @@ bool is_fixed(const Change& change) {
 
 class Analysis {
  public:
-  Analysis(const AnalysisRequest& request, Member& member, AnalysisListener& listener)
+  // `as`: a part, whose configuration is complete, and whose ranks have met.
+  Analysis(const AnalysisRequest& request, Member& member, AnalysisListener& listener, Opened opened, AsPart as = {})
       : request_(request),
         member_(member),
         listener_(listener),
-        opening_(open_for_job(request.open, request.job), {.trains = false, .build_data = request.build_data}, member,
-                 listener) {}
+        opening_(std::move(opened), {.trains = false, .build_data = request.build_data}, member, listener),
+        as_(std::move(as)) {}
   AnalysisEnd run();
 
  private:
   void prepare();
+  void divide();
+  bool do_parts();
+  AnalysisEnd do_part(uint32_t part, const fs::path& folder);
+  std::string earlier(uint32_t part, const std::string& name) const;
+  void make_place();
   void take_weights();
   void find_place();
   void check_resumed();
@@ -78,6 +89,9 @@ class Analysis {
   const SteadyClock::time_point started_ = SteadyClock::now();
   const std::string began_ = utc_now(true);
   Opening opening_;  // its checkpoint is what the analysis saved before
+  AsPart as_;        // of a part, and of the last one, which is done here
+  JobParts parts_;
+  bool is_part() const { return as_.part.count && !as_.part.last(); }
   const Config& config_ = opening_.opened.config;
   const Setup& setup_ = opening_.setup;
   const std::optional<RunDir>& dir_ = opening_.place.dir;
@@ -96,8 +110,9 @@ class Analysis {
     std::string note;
   };
   void progress(const Told& told);
-  bool begun_ = false;
-  std::vector<Told> early_;  // before that
+  bool begun_ = false, placed_ = false;
+  fs::path checkpoints_;
+  std::vector<Told> early_;  // before it had a directory
   std::string phase_;        // the last one that was reported
 };
 
@@ -112,14 +127,36 @@ void Analysis::take_weights() {
 
 void Analysis::prepare() {
   again_ = is_analysis(request_.open.target) || (!request_.out.empty() && is_analysis(request_.out));
-  opening_.join();
-  take_weights();
-  made_.emplace(make_job(config_, *opening_.opened.registry));
+  if (!is_part()) divide();
+  made_.emplace(make_job(config_, *opening_.opened.registry, as_.part));
   take_batch(opening_.opened.config, *made_, member_.size());
-  opening_.plan({.job = &made_->job});
+  opening_.plan({.job = &made_->job, .resting = as_.resting});
   count_job(opening_.setup, *made_, saves_beside());
+  count_part(opening_.setup, as_.part);
   check_job_fits(setup_, made_->job.name);
   opening_.open_data();
+}
+
+// Divides the job into parts, if [job] groups says so. This object then does the last one.
+void Analysis::divide() {
+  if (again_) refuse_part(is_analysis(request_.open.target) ? request_.open.target : request_.out);
+  opening_.join();
+  take_weights();
+  Config& config = opening_.opened.config;
+  Section& job = config.section("job");
+  if (const fs::path file = request_.out / "config.resolved.toml";
+      job.integer("groups") == 0 && !request_.out.empty() && again_ && fs::exists(file))
+    if (const int64_t* before = read_resolved(file).value<int64_t>("job", "groups"))
+      job.set("groups", *before, file.string());
+  if (job.integer("groups") == 1) return;
+  Registry& registry = *opening_.opened.registry;
+  take_batch(config, make_job(config, registry), member_.size());
+  Communicator* comm = member_.communicator();
+  parts_ = divide_job(config, registry, comm ? comm->world() : World{});
+  job.set("groups", static_cast<int64_t>(std::max<size_t>(parts_.groups.size(), 1)), "the plan");
+  if (!parts_.count()) return;
+  as_.part = {parts_.count() - 1, parts_.count()};
+  as_.earlier = [this](uint32_t part, const std::string& name) { return earlier(part, name); };
 }
 
 void Analysis::find_place() {
@@ -159,31 +196,86 @@ void Analysis::check_resumed() {
 }
 
 void Analysis::start() {
-  check_resumed();
   opening_.start();
   passes_.emplace(setup_, *opening_.data, *opening_.trainer, *made_);
   model_hash_ = passes_->parameters_hash();
+  if (parts_.count() && dir_)
+    if (const auto survey = read_part(part_folder(dir_->folder(), 0)); survey && survey->model_hash != model_hash_)
+      throw Error(Exit::checkpoint,
+                  fmt::format("the parts of {} were done with other weights than those of {}", dir_->path().string(),
+                              weights_source(config_).string()),
+                  "point model.from at the same weights, or begin a new analysis");
   if (from_) load();
   if (from_ && dir_) set_aside_newer(dir_->checkpoints().inside(), saves_);
 }
 
-// Makes the directory, when the job first has something computed or read: one that it refuses leaves none.
-void Analysis::begin() {
-  if (std::exchange(begun_, true)) return;
+// Makes the directory.
+void Analysis::make_place() {
+  if (std::exchange(placed_, true)) return;
   opening_.make_directory(request_.out);
   if (dir_) {
     write_identity(opening_, {dir_->path(), config_, setup_, *opening_.data, from_, saves_, made_->job.name}, changes_);
     listener_.started({dir_->path(), config_, setup_, *opening_.data, *made_, from_});
     state("running", 0);
   }
-  const fs::path checkpoints = opening_.enter();
-  saver_.emplace(checkpoints, 1, saves_beside(), peers());
+  checkpoints_ = opening_.enter();
   for (const Told& told : std::exchange(early_, {})) progress(told);
+}
+
+// When the job first has something computed or read: one that it refuses leaves no directory.
+void Analysis::begin() {
+  if (std::exchange(begun_, true)) return;
+  make_place();
+  saver_.emplace(checkpoints_, 1, saves_beside(), peers());
+}
+
+AnalysisEnd Analysis::do_part(uint32_t part, const fs::path& folder) {
+  AnalysisRequest mine = request_;
+  mine.open.target = folder, mine.out = is_analysis(folder) ? fs::path() : folder;
+  Opened opened = open_for_job(request_.open, request_.job);
+  opened.config = config_;
+  const std::string name = parts_.planned[part].name;
+  PartListener told(listener_, [&](const std::string& phase, uint64_t done, uint64_t all, const std::string& note) {
+    progress({phase == name ? name : name + ": " + phase, done, all, note});
+  });
+  AsPart as{{part, parts_.count()}, parts_.resting(part), as_.earlier};
+  return Analysis(mine, member_, told, std::move(opened), std::move(as)).run();
+}
+
+// False: it was asked to stop.
+bool Analysis::do_parts() {
+  make_place();
+  for (uint32_t k = 0; k + 1 < parts_.count(); ++k) {
+    std::string told;  // the folder, and a mark if the part is done
+    if (dir_) {
+      const fs::path folder = part_folder(dir_->folder(), k);
+      const std::optional<PartRecord> record = read_part(folder);
+      if (record && record->data_hash != opening_.data->info().content_hash)
+        throw Error(Exit::data, fmt::format("{} was done with other data", folder.string()),
+                    "point [data] paths at the same files, or begin a new analysis");
+      told = (record ? "+" : "-") + folder.string();
+    }
+    told = member_.from_first(told);
+    const fs::path folder = told.substr(1);
+    if (told[0] == '-' && do_part(k, folder).exit != Exit::done) return false;
+    if (dir_) parts_.planned[k].measured_device = read_part(folder).value_or(PartRecord{}).device_bytes;
+  }
+  release_freed_memory();
+  return true;
+}
+
+// A file that a part wrote, the same on all ranks.
+std::string Analysis::earlier(uint32_t part, const std::string& name) const {
+  constexpr uint64_t most = uint64_t{1} << 32;
+  const fs::path file = opening_.directory / "parts" / std::to_string(part) / name;
+  if (part + 1 >= as_.part.count || !is_plain_name(name) || member_.from_first(fs::exists(file) ? "+" : "-") != "+")
+    throw JobFault{ENG_NOT_FOUND, fmt::format("part {} wrote no file `{}`", part, printable(name))};
+  return member_.from_first(member_.first() ? read_text(file, most, Exit::checkpoint) : "");
 }
 
 void Analysis::progress(const Told& told) {
   if (!member_.first()) return;
-  if (!begun_) return early_.push_back(told);
+  if (!placed_) return early_.push_back(told);
   if (told.phase != phase_) dir_->log("phase " + told.phase);
   phase_ = told.phase;
   if (!told.note.empty()) dir_->log(told.note);
@@ -257,7 +349,8 @@ AnalysisEnd Analysis::work() {
                       weights.empty() ? "" : fs::absolute(weights).lexically_normal().string(),
                       began_,
                       0,
-                      member_.size()};
+                      member_.size(),
+                      &parts_};
   JobEnds ends;
   ends.begin = [this] { begin(); };
   ends.stop = [this] { return stop_asked(); };
@@ -272,11 +365,17 @@ AnalysisEnd Analysis::work() {
     mine.attempt = dir_ ? dir_->attempt() : 0;
     return peers().lead([&] { return facts_json(mine); });  // one text for all ranks
   };
+  ends.earlier = [this](uint32_t part, const std::string& name) {
+    if (!as_.earlier) throw JobFault{ENG_NOT_FOUND, "the job is not in parts"};
+    return as_.earlier(part, name);
+  };
   JobHost host(setup_, *made_, *opening_.data, *passes_, peers(), std::move(ends));
   AnalysisEnd end;
   end.exit = host.run() ? Exit::done : Exit::stopped;
   begin();
   finish_save();
+  if (is_part() && dir_ && end.exit == Exit::done)
+    write_part(dir_->folder().inside(), {opening_.data->info().content_hash, model_hash_, device_bytes(setup_)});
   state(end.exit == Exit::done ? "done" : "stopped", static_cast<int>(end.exit));
   if (dir_) end.directory = dir_->path();
   end.files = files_;
@@ -303,6 +402,11 @@ auto Analysis::guarded(const Work& work) {
 AnalysisEnd Analysis::run() {
   prepare();
   find_place();
+  guarded([this] { check_resumed(); });
+  if (parts_.count() && !guarded([this] { return do_parts(); })) {
+    state("stopped", static_cast<int>(Exit::stopped));
+    return {Exit::stopped, dir_ ? dir_->path() : fs::path()};
+  }
   guarded([this] { start(); });
   return guarded([this] { return work(); });
 }
@@ -331,7 +435,7 @@ Opened open_for_job(OpenRequest request, const std::string& job) {
 }
 
 AnalysisEnd run_analysis(const AnalysisRequest& request, Member& member, AnalysisListener& listener) {
-  return Analysis(request, member, listener).run();
+  return Analysis(request, member, listener, open_for_job(request.open, request.job)).run();
 }
 
 }  // namespace eng

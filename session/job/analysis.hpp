@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "session/checkpoint/saver.hpp"
-#include "session/job/made_job.hpp"
+#include "session/job/parts.hpp"
 #include "session/run/opening.hpp"
 
 namespace eng {

@@ -37,16 +37,27 @@ Json json_of(const Value& value) {
 
 }  // namespace
 
+uint64_t device_bytes(const Setup& setup) {
+  uint64_t out = setup.target.info.device_overhead_bytes;
+  for (const Arena& arena : setup.plan.arenas)
+    if (arena.kind == "device") out += arena.total();
+  return out;
+}
+
 std::string facts_json(const FactsOf& facts) {
   const AnalysisStart& start = facts.start;
   const Config& config = start.config;
   const Section& train = config.section("train");
   const eng_data_info& data = start.data.info();
   const Plan& plan = start.setup.plan;
-  const Peak planned = peak_of(plan, beside(start.setup));
-  uint64_t in_device = start.setup.target.info.device_overhead_bytes;
-  for (const Arena& arena : plan.arenas)
-    if (arena.kind == "device") in_device += arena.total();
+  Peak planned = peak_of(plan, beside(start.setup));
+  uint64_t in_device = device_bytes(start.setup);
+  Json parts = Json::array();
+  for (const PlannedPart& part : facts.parts ? facts.parts->planned : std::vector<PlannedPart>()) {
+    planned.device = std::max(planned.device, part.peak.device), planned.host = std::max(planned.host, part.peak.host);
+    in_device = std::max(in_device, part.measured_device);
+    parts.push_back(part_json(part));
+  }
   const uint64_t resident = peak_resident_bytes();
   Json options = Json::ordered({});
   for (const auto& [key, setting] : config.section("job").settings()) options[key] = json_of(setting.value);
@@ -79,6 +90,7 @@ std::string facts_json(const FactsOf& facts) {
        {"precision", start.setup.precision.name},
        {"ranks", facts.ranks},
        {"zero", start.setup.sharding ? Json(start.setup.sharding->name) : Json()},
+       {"parts", std::move(parts)},
        {"memory",
         Json::ordered(
             {{"planned", Json::ordered({{"device_peak_bytes", planned.device}, {"host_peak_bytes", planned.host}})},

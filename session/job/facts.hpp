@@ -15,7 +15,10 @@ struct FactsOf {
   std::string began;    // this attempt
   int64_t attempt = 1;
   uint32_t ranks = 1;
+  const JobParts* parts = nullptr;  // of a job that was done in parts
 };
 std::string facts_json(const FactsOf& facts);
+// The bytes that the run has allocated on its device.
+uint64_t device_bytes(const Setup& setup);
 
 }  // namespace eng

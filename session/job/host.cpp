@@ -25,8 +25,8 @@ uint64_t mixed(std::initializer_list<uint64_t> numbers) {
 }
 
 const char* name_of(uint64_t call) {
-  static const char* names[] = {"?",     "gradient", "losses", "program",        "read",
-                                "write", "save",     "file",   "position_losses"};
+  static const char* names[] = {"?",     "gradient", "losses", "program",         "read",
+                                "write", "save",     "file",   "position_losses", "earlier"};
   return names[call < std::size(names) ? call : 0];
 }
 
@@ -178,6 +178,16 @@ struct JobHost::Api {
     });
   }
 
+  static eng_status earlier(eng_job_host* h, uint32_t part, const char* name, const void** data, uint64_t* size,
+                            eng_error* sink) {
+    return of(h).answer(sink, [&] {
+      const std::string text = name ? name : "";
+      of(h).meet(Call::earlier, {part, XXH3_64bits(text.data(), text.size())});
+      of(h).earlier_ = of(h).ends_.earlier(part, text);
+      *data = of(h).earlier_.data(), *size = of(h).earlier_.size();
+    });
+  }
+
   static constexpr eng_job_api table = {sizeof(eng_job_api),
                                         0,
                                         parameters,
@@ -193,7 +203,8 @@ struct JobHost::Api {
                                         file,
                                         facts,
                                         field,
-                                        position_losses};
+                                        position_losses,
+                                        earlier};
 };
 
 JobHost::JobHost(const Setup& setup, const MadeJob& made, const Data& data, Passes& passes, const Peers& peers,

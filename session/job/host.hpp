@@ -19,6 +19,7 @@ struct JobEnds {
   std::function<void(const std::string& phase, uint64_t done, uint64_t all, const std::string& note)> progress;
   std::function<void(const std::string& name, const void* data, uint64_t size)> file;  // of rank 0
   std::function<std::string()> facts;
+  std::function<std::string(uint32_t part, const std::string& name)> earlier;  // throws JobFault
 };
 
 class JobHost final : public eng_job_host {
@@ -33,7 +34,7 @@ class JobHost final : public eng_job_host {
 
  private:
   struct Api;
-  enum class Call : uint64_t { gradient = 1, losses, program, read, write, save, file, position_losses };
+  enum class Call : uint64_t { gradient = 1, losses, program, read, write, save, file, position_losses, earlier };
   // All ranks come to the same call with the same arguments, and know whether one was asked to stop.
   void meet(Call call, std::initializer_list<uint64_t> arguments);
   template <class Work>
@@ -45,7 +46,7 @@ class JobHost final : public eng_job_host {
   const Peers peers_;
   const JobEnds ends_;
   const Shown shown_;
-  std::string facts_;
+  std::string facts_, earlier_;
   bool stopped_ = false;        // every later call says so
   std::exception_ptr failure_;  // the same
 };

@@ -66,7 +66,7 @@ bool MadeJob::keeps(const Tensor& tensor) const {
   return false;
 }
 
-MadeJob make_job(const Config& config, Registry& registry) {
+MadeJob make_job(const Config& config, Registry& registry, JobPart part) {
   const Section& section = config.section("job");
   if (!section.has("plugin"))
     throw Error(Exit::usage, "[job] names no plugin", "add  [job] plugin = \"curvature\", or give --job NAME");
@@ -80,6 +80,9 @@ MadeJob make_job(const Config& config, Registry& registry) {
   void* self = nullptr;
   sink.check(job.table.create(options.get(), &self, sink.get()), Exit::usage, "[job] " + name);
   job.self = job.asked.self = std::shared_ptr<void>(self, [destroy = job.table.destroy](void* p) { destroy(p); });
+  if (part.count && !job.table.part)
+    throw Error(Exit::usage, fmt::format("[job] {} cannot be done in groups of tensors", name), "remove job.groups");
+  if (part.count) sink.check(job.table.part(self, part.index, part.count, sink.get()), Exit::usage, "[job] " + name);
   job.info.struct_size = sizeof job.info;
   sink.check(job.table.describe(self, &job.info, sink.get()), Exit::usage, "[job] " + name);
   if (job.info.programs > most_programs)

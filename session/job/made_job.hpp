@@ -9,6 +9,12 @@
 
 namespace eng {
 
+// A part of a job that is done in parts (eng_job.part); `count` is 0 for the whole.
+struct JobPart {
+  uint32_t index = 0, count = 0;
+  bool last() const { return index + 1 == count; }
+};
+
 struct MadeJob {
   Job job;                          // for PlanRequest
   std::vector<std::string> states;  // their names, in the order of the rules
@@ -20,7 +26,7 @@ struct MadeJob {
 
 // Loads the plugin, makes its object and asks what it needs. Throws Error(Exit::usage) for options that it refuses and
 // Error(Exit::environment) for a description that breaks its contract, each with the job's name.
-MadeJob make_job(const Config& config, Registry& registry);
+MadeJob make_job(const Config& config, Registry& registry, JobPart part = {});
 // The job's tensors that are saved.
 std::vector<TensorShare> kept_tensors(const Plan& plan, const MadeJob& made);
 // Completes a setup for the plan of this job, whose saves are written `asynchronous`ly, as [checkpoint] says, or not.

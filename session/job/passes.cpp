@@ -77,6 +77,8 @@ void Passes::publish() {
 }
 
 double Passes::gradient(uint32_t split, uint64_t first) {
+  if (made_.job.info.flags & ENG_JOB_NO_GRADIENTS)
+    fault(ENG_PRECONDITION, "eng_job_info.flags has ENG_JOB_NO_GRADIENTS, so the plan has no gradients");
   const Cut& cut = trainer_.cut();
   const uint64_t all = windows(split), n = cut.step();
   if (first > all || n > all - first)

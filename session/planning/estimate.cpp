@@ -300,20 +300,27 @@ double best_device_share(const PlanRequest& request, const Machine& machine) {
   return best;
 }
 
-uint32_t best_early_block(const PlanRequest& request, const Machine& machine) {
+uint32_t best_early_block(const PlanRequest& request, const Machine& machine, bool sketch) {
   Machine moving = machine;
   moving.launch = 0;  // as above
-  uint32_t best = static_cast<uint32_t>(request.model.blocks.size());
   PlanRequest one = request;
-  double least = HUGE_VAL;
-  for (int k = 0; k <= 8; ++k) {
+  one.evaluate = false;
+  std::map<uint32_t, double> steps;  // by the first block
+  const auto step_at = [&](int k) {
     const uint32_t first = early_block(request.model, k / 8.0, request.offload.ratio);
-    if (k && first == one.offload.early_from) continue;
+    const auto [it, fresh] = steps.try_emplace(first, 0);
     one.offload.early_from = first;
-    const double step = step_times(emit_plan(one), moving).step;
-    if (step < 0.999 * least) least = step, best = first;
-  }
-  return best;
+    if (fresh) it->second = step_times(emit_plan(one), moving).step;
+    return it->second;
+  };
+  // A step is first shortened by each part more, then lengthened. So it is enough to look beside the best so far; a
+  // sketch does not.
+  int best = 0;
+  double least = step_at(0);
+  for (int apart = 4; apart > 0; apart = sketch ? 0 : apart / 2)
+    for (const int k : apart == 4 ? std::vector<int>{4, 8} : std::vector<int>{best - apart, best + apart})
+      if (k > 0 && k <= 8 && step_at(k) < 0.999 * least) least = step_at(k), best = k;
+  return early_block(request.model, best / 8.0, request.offload.ratio);
 }
 
 double program_seconds(const Plan& plan, const std::string& program, const Machine& machine) {

@@ -98,8 +98,8 @@ StepTimes step_times(const Plan& plan, const Machine& machine);
 // time: the queue of the update that is at work longest then is so for the least time.
 double best_device_share(const PlanRequest& request, const Machine& machine);
 // The first block that is updated beside the last backward in the shortest step, among those that divide the model into
-// eighths; the number of blocks if none shortens it.
-uint32_t best_early_block(const PlanRequest& request, const Machine& machine);
+// eighths, or for a `sketch` into halves; the number of blocks if none shortens it. Emits 3 to 7 plans.
+uint32_t best_early_block(const PlanRequest& request, const Machine& machine, bool sketch);
 // Simulates a program.
 double program_seconds(const Plan& plan, const std::string& program, const Machine& machine);
 // `linked`: the rates between the ranks of this plan are known. `timed`: all rates that the time of its step needs are.

@@ -140,9 +140,8 @@ void check_job_fits(const Setup& setup, const std::string& name) {
   refuse_plan(
       setup, "job " + name,
       "lower train.sequence_length or the windows of a micro-batch, set recompute.policy = \"full\", distribute "
-      "states over more ranks (zero.plugin), put them on a tier ([offload]), or do the job for a part of the tensors "
-      "at "
-      "a time (train.freeze)");
+      "states over more ranks (zero.plugin), put them on a tier ([offload]), or measure groups of tensors in turn "
+      "(job.groups = 0, train.freeze)");
 }
 
 void count_data(Setup& setup, const Data& data) {

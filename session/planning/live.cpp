@@ -80,7 +80,7 @@ uint64_t most_live(const Plan& plan, Line line, std::optional<uint32_t> arena) {
   const auto actions = actions_of(plan.program("train"));
   const auto live = live_bytes(plan, uses_of(plan, actions), actions.size(),
                                [&](const Buffer& b) { return b.line == line && (!arena || b.arena == *arena); });
-  return *std::max_element(live.begin(), live.end());
+  return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
 }
 
 std::vector<uint64_t> live_in(const Plan& plan, const std::string& segment) {

@@ -144,11 +144,12 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const bool alone = plain || scores;
   std::optional<Reference> reference = alone ? std::nullopt : trace_reference(a.config, table, s.precision, runs, with);
   if (reference) reference->training = a.training;
+  std::vector<std::string> frozen = a.training ? train.strings("freeze") : std::vector<std::string>{};
+  frozen.insert(frozen.end(), a.readable.resting.begin(), a.readable.resting.end());
   const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
-  Model out =
-      trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, s.precision,
-            a.training ? train.strings("freeze") : std::vector<std::string>{}, runs, with, transforms, loss, reference,
-            s.target, a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks(), notes);
+  Model out = trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, s.precision,
+                    frozen, runs, with, transforms, loss, reference, s.target,
+                    a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks(), notes);
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
@@ -280,7 +281,7 @@ static void share_update(Setup& s, const Asked& a, PlanRequest& request) {
   check_early(!s.observers.objects.empty(), a.section("zero").has("live_limit"));
   s.offload.early_from = request.offload.early_from =
       offload.has("early_share") ? early_block(s.model, offload.number("early_share"), s.offload.ratio)
-                                 : best_early_block(request, machine);
+                                 : best_early_block(request, machine, a.use == Use::sketch);
 }
 
 // A plan with forwards of other lengths. The request refers to the model of `s`.

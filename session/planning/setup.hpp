@@ -58,6 +58,7 @@ struct Readable {
   bool forward = false;
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
+  std::vector<std::string> resting = {};          // tensors of other groups of that job: frozen as by train.freeze
   std::function<void(const Model&)> traced = {};  // called before the model is planned: what it refuses costs no plan
   // More of the model than its loss.
   bool beyond_loss() const { return job || logits || !lengths.empty() || !activations.empty(); }

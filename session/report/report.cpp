@@ -270,7 +270,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   out += checkpoint_text(c);
   if (c.host_update) out += host_update_text(plan, *c.host_update, c.machine);
   if (several(plan)) out += communication_text(plan, c);
-  if (timed(plan, c.machine)) out += step_text(plan, c);
+  if (timed(plan, c.machine) && plan.flops_per_step > 0) out += step_text(plan, c);
   return out;
 }
 

@@ -426,6 +426,9 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
 
   const Result doctor = engine(scratch, {"doctor"});
   CHECK(doctor.exit == 0);
+  std::smatch rate;  // a rate that a plan takes, of two digits
+  REQUIRE(std::regex_search(doctor.out, rate, std::regex(R"re(host\.memory_bandwidth = "([1-9][0-9]?0*)MB")re")));
+  CHECK(std::stod(rate[1]) > 100);
   for (const char* word :
        {"engine ", "cpu ", "device  cpu: ", "host    memory ", "limits", "io      ", "disk", "folders searched"})
     CHECK(has(doctor.out, word));

@@ -99,6 +99,8 @@ TEST_CASE("each wait that is left out is seen by the verifier, with states in ho
         "optimizer = 'host'\nupdate_early = true\nearly_share = 1.0\n",
         "optimizer = 'drawer'\nupdate_early = true\nearly_share = 0.5\nupdate_late = true\n",
         "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\nparameters = 'host'\nupdate_late = true\n",
+        "optimizer = 'host'\nupdate = 'both'\nhost_share = 0.5\nupdate_early = true\nearly_share = 0.5\nupdate_late = "
+        "true\n",
         "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'drawer'\n"})
     for (const uint32_t ranks : {1u, 2u}) {
       On on;

@@ -85,6 +85,17 @@ TEST_CASE("muon gives the same bits with every strategy, and its matrices move",
   }
 }
 
+TEST_CASE("normuon gives the same bits with every strategy, and its rows have sizes", "[.slow]") {
+  const Result all = alike(on(2, "plugin = 'normuon'\nlearning_rate = 1e-2\n"), true);
+  CHECK(has(all, "momentum_buffer model.layers.0.mlp.up_proj.weight"));
+  CHECK_FALSE(has(all, "neuron_sq model.norm.weight"));
+  const auto sizes = values(all, "neuron_sq model.layers.0.mlp.up_proj.weight");
+  CHECK(sizes.size() == 160);
+  CHECK(*std::min_element(sizes.begin(), sizes.end()) > 0);
+  const Result plain = trained(on(2, "plugin = 'muon'\nlearning_rate = 1e-2\n"), "none");
+  CHECK(values(all, matrix) != values(plain, matrix));
+}
+
 TEST_CASE("adamw8bit gives the same bits with every strategy, and its bytes change", "[.slow]") {
   const std::string optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n";
 #ifdef SANITIZED

@@ -17,8 +17,15 @@ using Json = nlohmann::json;
 
 namespace {
 
+Json read_golden(const std::string& name) {
+  return Json::parse(std::ifstream(std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/" + name));
+}
 const Json& golden() {
-  static const Json all = Json::parse(std::ifstream(std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/muon.json"));
+  static const Json all = read_golden("muon.json");
+  return all;
+}
+const Json& golden_of_neurons() {
+  static const Json all = read_golden("normuon.json");
   return all;
 }
 
@@ -27,10 +34,11 @@ class Matrix {
  public:
   Matrix(const Json& about, const std::string& device, int32_t dtype)
       : settings_(about["settings"]),
+        plugin_(about.value("plugin", "muon")),
         dtype_(dtype),
         config_(eng::Config::parse(text(device), "muon.toml", ".", {}, schemas_of(registry()))),
-        table_(registry().table<eng_optimizer>(ENG_OPTIMIZER_KIND, "muon")),
-        optimizer_(eng::make_optimizer("muon", table_, config_.section("optimizer"), {3, 0.125})),
+        table_(registry().table<eng_optimizer>(ENG_OPTIMIZER_KIND, plugin_)),
+        optimizer_(eng::make_optimizer(plugin_, table_, config_.section("optimizer"), {3, 0.125})),
         kernels_((eng::load_ops(registry()), registry()), device, config_.section("device")) {
     shape_ = eng::make_desc(dtype, {about["shape"][0], about["shape"][1]});
     emit(device);
@@ -50,13 +58,15 @@ class Matrix {
   // Largest difference from `theirs`, as a part of its largest number.
   double weight_error(const Json& theirs) { return error(weight_, theirs); }
   double momentum_error(const Json& theirs) { return error(momentum_, theirs); }
+  double neurons_error(const Json& theirs) { return error(neurons_, theirs); }
   std::vector<double> weight() { return values(weight_); }
   // The bytes of memory that the update needs besides what stays.
   uint64_t scratch() const { return plan_.arenas[0].transient; }
 
  private:
   std::string text(const std::string& device) const {
-    std::string out = "[model]\nplugin = 'llama'\n[device]\nplugin = '" + device + "'\n[optimizer]\nplugin = 'muon'\n";
+    std::string out =
+        "[model]\nplugin = 'llama'\n[device]\nplugin = '" + device + "'\n[optimizer]\nplugin = '" + plugin_ + "'\n";
     for (const auto& [key, value] : settings_.items())
       if (key != "clip") out += key + " = " + value.dump() + "\n";
     return out;
@@ -68,16 +78,17 @@ class Matrix {
     weight_ = emitter.persistent("weight", eng::Line::weights, flat, true);
     gradient_ = emitter.persistent("gradient", eng::Line::gradients, flat, true);
     momentum_ = emitter.persistent("momentum", eng::Line::optimizer, flat, true);
+    neurons_ = emitter.persistent("neurons", eng::Line::optimizer, eng::make_desc(dtype_, {shape_.dims[0]}), true);
     scalars_ = emitter.persistent("scalars", eng::Line::step, eng::make_desc(ENG_F32, {ENG_S_COUNT}), true);
     emitter.begin_program("update");
     emitter.begin_segment("update", 1);
     emitter.label(eng::Phase::step);
     const eng_parameter parameter = {
         sizeof(eng_parameter), 0, "matrix", &shape_, optimizer_.groups[0]->options.get(), 1, 3, 0, 0};
-    eng_state_rule rules[3] = {};
+    eng_state_rule rules[4] = {};
     uint32_t n = 0;
-    REQUIRE(table_.states(optimizer_.self.get(), rules, 3, &n, nullptr) == ENG_OK);
-    REQUIRE(n == 3);
+    REQUIRE(table_.states(optimizer_.self.get(), rules, 4, &n, nullptr) == ENG_OK);
+    REQUIRE(n == (plugin_ == "normuon" ? 4 : 3));
     for (int k : {0, 1}) {
       eng_state_shape has = {sizeof(eng_state_shape), ENG_STATE_ELEMENTS, 0, 0, 0, 0, {}};
       REQUIRE(rules[k].shape(optimizer_.self.get(), &parameter, &has, nullptr) == ENG_OK);
@@ -88,7 +99,8 @@ class Matrix {
       const bool whole = stage == ENG_STAGE_WHOLE;
       eng::EmittingBuilder builder(emitter, plan_.ranks, "update");
       const eng_range range = {&parameter, 0, static_cast<uint64_t>(eng::count(shape_)), 0};
-      const eng_id states[3] = {whole ? 0 : builder.add(momentum_, true), 0, 0};
+      const eng_id states[4] = {whole ? 0 : builder.add(momentum_, true), 0, 0,
+                                whole && n > 3 ? builder.add(neurons_, true) : 0};
       const eng_update run = {sizeof(eng_update),
                               0,
                               whole ? 0 : builder.add(weight_, true),
@@ -96,7 +108,7 @@ class Matrix {
                               0,
                               builder.add(scalars_),
                               states,
-                              3,
+                              n,
                               stage,
                               &range,
                               1,
@@ -121,7 +133,7 @@ class Matrix {
     return difference / size;
   }
   std::vector<double> values(const eng::View& view) {
-    std::vector<double> wide(static_cast<size_t>(eng::count(shape_)));
+    std::vector<double> wide(static_cast<size_t>(eng::count(view.desc)));
     std::vector<float> narrow(wide.size());
     executor_->download(dtype_ == ENG_F64 ? static_cast<void*>(wide.data()) : narrow.data(), view);
     if (dtype_ != ENG_F64) std::copy(narrow.begin(), narrow.end(), wide.begin());
@@ -129,6 +141,7 @@ class Matrix {
   }
 
   const Json settings_;
+  const std::string plugin_;
   const int32_t dtype_;
   eng::Config config_;
   eng_optimizer table_;
@@ -136,15 +149,16 @@ class Matrix {
   eng::Kernels kernels_;
   eng_desc shape_{};
   eng::Plan plan_;
-  eng::View weight_, gradient_, momentum_, scalars_;
+  eng::View weight_, gradient_, momentum_, neurons_, scalars_;
   std::unique_ptr<eng::Device> device_;
   std::unique_ptr<eng::Executor> executor_;
 };
 
 // The largest error of any step of all cases with these products.
-double worst(const std::string& device, int32_t dtype, const std::string& products = "f32") {
+double worst(const std::string& device, int32_t dtype, const std::string& products = "f32",
+             const Json& all = golden()) {
   double most = 0;
-  for (const Json& about : golden()["cases"]) {
+  for (const Json& about : all["cases"]) {
     if (about["settings"]["products"] != products) continue;
     Matrix matrix(about, device, dtype);
     for (size_t k = 0; k < about["gradients"].size(); ++k) {
@@ -152,6 +166,7 @@ double worst(const std::string& device, int32_t dtype, const std::string& produc
       most = std::max(most, matrix.weight_error(about["weights"][k]));
     }
     most = std::max(most, matrix.momentum_error(about["momentum"]));
+    if (about.contains("neurons")) most = std::max(most, matrix.neurons_error(about["neurons"]));
   }
   return most;
 }
@@ -213,6 +228,61 @@ TEST_CASE("muon with products of bf16 is the iteration in f64 that rounds what i
   // A sum in another order or in f32 rounds to a neighbour now and then. bf16 has 8 bits.
   CHECK(worst("reference", ENG_F32, "bf16") < 1e-3);
   CHECK(worst("cpu", ENG_F32, "bf16") < 4e-3);
+}
+
+TEST_CASE("normuon is the published update") {
+  const Json& all = golden_of_neurons();
+  CHECK(all["cases"].size() == 7);
+  CHECK(worst("reference", ENG_F64, "f32", all) < 1e-12);
+  CHECK(worst("reference", ENG_F32, "f32", all) < 1e-5);
+  CHECK(worst("cpu", ENG_F32, "f32", all) < 1e-5);
+  CHECK(worst("cpu", ENG_F32, "bf16", all) < 4e-3);
+}
+
+// Rows of several chunks, more of them than threads.
+TEST_CASE("normuon gives the rows of a wide matrix one size", "[.slow]") {
+  Json wide = golden_of_neurons()["cases"][0];
+  wide["shape"] = {11, 9001}, wide["settings"]["steps"] = 1;
+  for (const char* key : {"weight", "gradient"}) {
+    Json numbers = Json::array();
+    for (int k = 0; k < 11 * 9001; ++k) numbers.push_back(std::sin(k * (key[0] == 'w' ? 0.7 : 1.3)) * (1 + k % 7));
+    wide[key] = numbers;
+  }
+  wide["settings"]["neuron_beta"] = 0.0, wide["settings"]["weight_decay"] = 0.0;
+  Matrix matrix(wide, "cpu", ENG_F32);
+  matrix.step(wide["gradient"]);
+  const std::vector<double> after = matrix.weight();
+  double least = HUGE_VAL, most = 0, sum = 0;
+  for (size_t i = 0; i < 11; ++i) {
+    double row = 0;
+    for (size_t j = 0; j < 9001; ++j) {
+      const double moved =
+          after[i * 9001 + j] - static_cast<double>(static_cast<float>(wide["weight"][i * 9001 + j].get<double>()));
+      row += moved * moved;
+    }
+    least = std::min(least, row), most = std::max(most, row), sum += row;
+  }
+  CHECK(std::sqrt(sum) == Approx(0.125 * 0.2 * std::sqrt(11.0 * 9001)).epsilon(1e-4));
+  CHECK(most / least == Approx(1).epsilon(1e-3));
+  // The twin: without the second moments the rows differ.
+  Json plain = wide;
+  plain["plugin"] = "muon", plain["settings"].erase("neuron_beta");
+  Matrix other(plain, "cpu", ENG_F32);
+  other.step(wide["gradient"]);
+  CHECK(other.weight() != after);
+}
+
+TEST_CASE("a step of normuon that does not count changes nothing") {
+  const Json& about = golden_of_neurons()["cases"][0];
+  for (const std::string& device : devices) {
+    Matrix matrix(about, device, ENG_F32);
+    Json broken = about["gradients"][0];
+    for (auto& x : broken) x = 1e30;
+    matrix.step(broken, false);
+    for (const Json& gradient : about["gradients"]) matrix.step(gradient);
+    CHECK(matrix.weight_error(about["weights"].back()) < 1e-5);
+    CHECK(matrix.neurons_error(about["neurons"]) < 1e-5);
+  }
 }
 
 TEST_CASE("muon brings singular values near 1") {

@@ -50,6 +50,7 @@ void everywhere(const Args& more) {
 TEST_CASE("muon on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"optimizer.plugin=muon"});
   everywhere({"optimizer.plugin=muon", "optimizer.products=f32", "optimizer.coefficients=polar_express"});
+  everywhere({"optimizer.plugin=normuon"});
 }
 
 TEST_CASE("bf16_sr on two ranks with every strategy", "[ranks][.slow]") {

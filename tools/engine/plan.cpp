@@ -11,7 +11,7 @@
 #include "engine/model.h"
 #include "session/file.hpp"
 #include "session/gguf/export.hpp"
-#include "session/job/made_job.hpp"
+#include "session/job/parts.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/reference.hpp"
 #include "session/model/tensor_parallel.hpp"
@@ -218,6 +218,7 @@ Exit plan(const Common& common, PlanFlags flags) {
   const World world = planned_world(config, flags.ranks);
   flags.ranks = world.size;
   std::optional<MadeJob> made;
+  JobParts parts;
   if (!flags.job.empty() || is_analysis(flags.target)) {
     if (flags.fit)
       throw Error(Exit::usage, "--fit compares settings for training; it does not know jobs", "leave out --fit");
@@ -225,6 +226,8 @@ Exit plan(const Common& common, PlanFlags flags) {
       throw Error(Exit::usage, "--timeline draws a step of training; a job has none", "leave out --timeline");
     made.emplace(make_job(config, *registry));
     take_batch(config, *made, flags.ranks);
+    parts = divide_job(config, *registry, world, false);
+    if (parts.count()) made.emplace(make_job(config, *registry, {parts.largest(), parts.count()}));
   }
   const std::string epochs = made ? "" : try_count_steps(config, *registry, flags.ranks);
   if (flags.fit) {
@@ -232,7 +235,8 @@ Exit plan(const Common& common, PlanFlags flags) {
     flags.json ? write_out(fit_json(fit)) : put_out(fit_text(fit));
     return refusal(fit);
   }
-  Setup setup = make_plan_only(config, *registry, world, {.job = made ? &made->job : nullptr});
+  Setup setup = make_plan_only(config, *registry, world,
+                               {.job = made ? &made->job : nullptr, .resting = parts.resting(parts.largest())});
   if (flags.activations) {
     flags.json ? write_out(activations_json(setup.model)) : put_out(activations_text(setup.model));
     return Exit::done;
@@ -242,12 +246,13 @@ Exit plan(const Common& common, PlanFlags flags) {
     return refusal(setup);
   }
   if (made) count_job(setup, *made, config.section("checkpoint").boolean("asynchronous"));
+  if (parts.count()) count_part(setup, {parts.largest(), parts.count()});
   print_notes(setup);
   ReportContext context = report_context(setup, config);
   if (flags.json || flags.dump)
     write_out(flags.json ? plan_json(setup.plan, context) : plan_dump(setup.plan));
   else
-    put_out(plan_text(setup.plan, context));
+    put_out((parts.count() ? parts_text(parts) : "") + plan_text(setup.plan, context));
   if (!flags.json && !flags.dump) {
     if (!epochs.empty()) print_out("  epochs            {}\n", epochs);
     put_out(preset_note(*registry, config.section("model"), setup.plan.parameters));

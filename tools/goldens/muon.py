@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the golden of muon: matrices updated with given gradients, in double precision, by independent formulas.
+"""Makes the goldens of muon and normuon: matrices updated with given gradients, in double precision, by independent
+formulas.
 
-  python3 tools/goldens/muon.py [OUT_DIR]      needs numpy; writes muon.json
+  python3 tools/goldens/muon.py [OUT_DIR]      needs numpy; writes muon.json and normuon.json
 
 The update is that of Keller Jordan's reference (https://github.com/KellerJordan/Muon, muon.py), without its rounding to
 bfloat16: the matrix is transposed if it is tall, divided by its Frobenius norm, and put through the quintic. `rms` is
@@ -11,6 +12,9 @@ before leave the values that began between 0.001 and 1, with the paper's cushion
 
 With products of bf16 the engine defines where it rounds; `rounded` says it, with exact sums. The difference from the
 iteration without rounding, and from one that rounds where the reference does, is checked here.
+
+normuon is algorithm 1 of Li et al. 2025, arXiv:2510.05491: the norm that its update is brought to, 0.2 sqrt(M N), is that
+of an orthogonal matrix times the factor `rms`; with another `scale` it is that times the other factor.
 """
 import json
 import pathlib
@@ -91,6 +95,7 @@ def rounded(gradient, settings, factor):
 
 def train(weight, gradients, settings):
     momentum, out = numpy.zeros_like(weight), []
+    second = numpy.zeros(weight.shape[0])
     rows, columns = weight.shape
     factor = {"rms": 0.2 * max(rows, columns) ** 0.5, "shape": max(1, rows / columns) ** 0.5, "none": 1.0}[settings["scale"]]
     for gradient in gradients:
@@ -99,11 +104,23 @@ def train(weight, gradients, settings):
         direction = gradient + settings["momentum"] * momentum if settings["nesterov"] else momentum
         factor_now = factor * settings["matrix_rate"]
         f32 = settings["products"] == "f32"
+        if "neuron_beta" in settings:
+            direction = newton_schulz(direction, settings) if f32 else rounded(direction, settings, 1.0)
+            beta = settings["neuron_beta"]
+            second = beta * second + (1 - beta) * (direction ** 2).mean(axis=1)
+            direction = direction / (numpy.sqrt(second)[:, None] + 1e-8)
+            norm = factor_now * min(rows, columns) ** 0.5
+            if settings["scale"] == "rms":
+                assert numpy.isclose(norm, 0.2 * (rows * columns) ** 0.5 * settings["matrix_rate"])
+            weight = weight - settings["learning_rate"] * settings["weight_decay"] * weight
+            weight = weight - settings["learning_rate"] * norm / numpy.linalg.norm(direction) * direction
+            out.append(weight)
+            continue
         update = newton_schulz(direction, settings) * factor_now if f32 else rounded(direction, settings, factor_now)
         weight = weight - settings["learning_rate"] * settings["weight_decay"] * weight
         weight = weight - settings["learning_rate"] * update
         out.append(weight)
-    return out, momentum
+    return out, momentum, second
 
 
 def check_rounding(random):
@@ -140,7 +157,7 @@ def main():
         settings = base | changes
         weight = random.standard_normal(shape)
         gradients = [random.standard_normal(shape) * scale for scale in (1.0, 0.01, 30.0)]
-        weights, momentum = train(weight, gradients, settings)
+        weights, momentum, _ = train(weight, gradients, settings)
         singular = numpy.linalg.svd(newton_schulz(gradients[0], settings | {"steps": 5}), compute_uv=False)
         assert 0.3 < singular.min() and singular.max() < 1.3, singular  # near 1
         flat = lambda matrix: [float(x) for x in matrix.ravel()]
@@ -151,6 +168,19 @@ def main():
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
     (out / "muon.json").write_text(json.dumps({"made_by": "tools/goldens/muon.py", "numpy": numpy.__version__,
                                                "cases": cases}) + "\n")
+    neurons, cases = {"neuron_beta": 0.9}, []
+    for shape, changes in [((4, 6), {}), ((7, 3), {"scale": "shape", "matrix_rate": 2.0}), ((5, 5), {"scale": "none"}),
+                           ((3, 8), {"nesterov": False, "neuron_beta": 0.0}), ((6, 3), express | {"weight_decay": 0.0}),
+                           ((4, 6), bf16_products), ((8, 5), bf16_products | express)]:
+        settings = base | neurons | changes
+        weight = random.standard_normal(shape)
+        gradients = [random.standard_normal(shape) * scale for scale in (1.0, 0.01, 30.0)]
+        weights, momentum, second = train(weight, gradients, settings)
+        cases.append({"plugin": "normuon", "shape": list(shape), "settings": settings, "weight": flat(weight),
+                      "gradients": [flat(g) for g in gradients], "weights": [flat(w) for w in weights],
+                      "momentum": flat(momentum), "neurons": flat(second)})
+    (out / "normuon.json").write_text(json.dumps({"made_by": "tools/goldens/muon.py", "numpy": numpy.__version__,
+                                                  "cases": cases}) + "\n")
 
 
 if __name__ == "__main__":

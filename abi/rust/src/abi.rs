@@ -723,12 +723,13 @@ pub struct eng_job {
     pub run: Option<unsafe extern "C" fn(*mut c_void, *mut eng_job_host, *mut eng_error) -> eng_status>,
     pub site: Option<unsafe extern "C" fn(*mut c_void, *const eng_job_site, *mut eng_desc, *mut eng_error) -> eng_status>,
     pub observe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_job_site, eng_id, eng_id, *mut eng_error) -> eng_status>,
+    pub part: Option<unsafe extern "C" fn(*mut c_void, u32, u32, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_job {}
 impl eng_job {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 88]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
 }
 
 #[repr(C)]
@@ -750,12 +751,13 @@ pub struct eng_job_api {
     pub facts: Option<unsafe extern "C" fn(*mut eng_job_host, *mut *const c_char, *mut u64, *mut eng_error) -> eng_status>,
     pub field: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u64, *const c_char, *mut c_void, *mut eng_error) -> eng_status>,
     pub position_losses: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u64, u32, *mut f64, *mut eng_error) -> eng_status>,
+    pub earlier: Option<unsafe extern "C" fn(*mut eng_job_host, u32, *const c_char, *mut *const c_void, *mut u64, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_job_api {}
 impl eng_job_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 120]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 128]) };
 }
 
 #[repr(C)]
@@ -1910,6 +1912,7 @@ pub const ENG_JOB_GRADIENT: i32 = 2;
 pub const ENG_JOB_HELD: i32 = 2;
 pub const ENG_JOB_KEPT: u32 = 1;
 pub const ENG_JOB_KIND: &str = "eng.job/1";
+pub const ENG_JOB_NO_GRADIENTS: u32 = 2;
 pub const ENG_JOB_PARAMETER: i32 = 1;
 pub const ENG_JOB_POSITIONS: u32 = 1;
 pub const ENG_JOB_SITE: i32 = 5;
@@ -2107,7 +2110,7 @@ macro_rules! eng_draft {
     (comm) => { "eng.comm/1-draft5" };
     (device) => { "eng.device/1-draft5" };
     (documents) => { "eng.documents/1-draft1" };
-    (job) => { "eng.job/1-draft2" };
+    (job) => { "eng.job/1-draft3" };
     (kernels) => { "eng.kernels/1-draft5" };
     (loss) => { "eng.loss/1-draft1" };
     (model) => { "eng.model/1-draft3" };
@@ -2417,6 +2420,7 @@ mod layout {
         check!(eng_job, run, 64, 8);
         check!(eng_job, site, 72, 8);
         check!(eng_job, observe, 80, 8);
+        check!(eng_job, part, 88, 8);
         check!(eng_job_api, struct_size, 0, 4);
         check!(eng_job_api, minor, 4, 4);
         check!(eng_job_api, parameters, 8, 8);
@@ -2433,6 +2437,7 @@ mod layout {
         check!(eng_job_api, facts, 96, 8);
         check!(eng_job_api, field, 104, 8);
         check!(eng_job_api, position_losses, 112, 8);
+        check!(eng_job_api, earlier, 120, 8);
         check!(eng_job_host, api, 0, 8);
         check!(eng_job_info, struct_size, 0, 4);
         check!(eng_job_info, programs, 4, 4);

@@ -7,7 +7,7 @@
 #include "../../common/lanes.hpp"
 #include "../../common/parallel.hpp"
 #include "../../common/weight.hpp"
-#include "muon.hpp"
+#include "neurons.hpp"
 
 namespace muon {
 namespace {
@@ -151,6 +151,59 @@ struct Normalize {
 };
 
 template <bool fast>
+struct Neurons {
+  static constexpr const char* op = MUON_OP_NEURONS;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int32_t type;
+  int64_t rows, columns;
+  unsigned threads;
+  double beta2, eps, norm;
+
+  static void check(const Call& c) {
+    check_types(c, fast, 2);
+    c.real("beta2"), c.real("eps"), c.real("norm");
+  }
+  static uint64_t workspace(const Call& c) { return 2 * sizeof(double) * static_cast<uint64_t>(c.in[0].dims[0]); }
+  explicit Neurons(const Call& c)
+      : type(c.in[0].dtype),
+        rows(c.in[0].dims[0]),
+        columns(c.in[0].dims[1]),
+        threads(threads_of<fast>(c)),
+        beta2(c.real("beta2")),
+        eps(c.real("eps")),
+        norm(c.real("norm")) {}
+  void run(const Args& a) const {
+    if (a.in<float>(2)[ENG_S_OK] == 0.0f) return;  // both are in place
+    by_type(type, [&]<class T>(T) {
+      T *const o = a.out<T>(0), *const v = a.out<T>(1);
+      double *const squares = a.scratch<double>(), *const by = squares + rows;
+      const auto each_row = [&](auto&& f) {
+        cpu::parallel_for(threads, [&](unsigned thread, unsigned all) {
+          const cpu::Share share = cpu::share_of(rows, thread, all);
+          for (int64_t i = share.first; i < share.last; ++i) f(i, o + i * columns);
+        });
+      };
+      each_row([&](int64_t i, const T* row) {
+        double sum = 0;
+        for (int64_t k = 0; k < columns; k += chunk)
+          sum += double(sum_squares(row + k, columns - k < chunk ? columns - k : chunk));
+        const T mean = T(sum / double(columns));
+        const T before = T(beta2) * v[i], more = T(1 - beta2) * mean;
+        v[i] = before + more;
+        const T divisor = std::sqrt(v[i]) + T(eps);
+        by[i] = double(T(1) / divisor), squares[i] = (by[i] * by[i]) * sum;
+      });
+      const double all = common::sum_in_lanes(rows, [&](int64_t k) { return squares[k]; });
+      const double scale = all > 0 ? norm / std::sqrt(all) : 0;
+      each_row([&](int64_t i, T* row) {
+        const T factor = T(by[i] * scale);
+        for (int64_t k = 0; k < columns; ++k) row[k] = factor * row[k];
+      });
+    });
+  }
+};
+
+template <bool fast>
 struct Apply {
   static constexpr const char* op = MUON_OP_APPLY;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
@@ -195,7 +248,8 @@ struct Apply {
 
 }  // namespace
 
-const eng_kernels cpu_kernels = common::kernel_table<Momentum<true>, Normalize<true>, Apply<true>>;
-const eng_kernels reference_kernels = common::kernel_table<Momentum<false>, Normalize<false>, Apply<false>>;
+const eng_kernels cpu_kernels = common::kernel_table<Momentum<true>, Normalize<true>, Apply<true>, Neurons<true>>;
+const eng_kernels reference_kernels =
+    common::kernel_table<Momentum<false>, Normalize<false>, Apply<false>, Neurons<false>>;
 
 }  // namespace muon

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "../optim.hpp"
+#include "neurons.hpp"
 #include "orthogonal.hpp"
 
 namespace muon {
@@ -18,10 +19,13 @@ struct Muon {
   int64_t nesterov;
   Orthogonal how;
   Scale scale;
+  bool neurons;  // NorMuon
+  double neuron_beta;
 };
 
-eng_status create(const eng_options* options, void** self, eng_error* error) {
+eng_status create_with(bool neurons, const eng_options* options, void** self, eng_error* error) {
   Muon m{};
+  m.neurons = neurons;
   int32_t nesterov = 0;
   const char *scale = nullptr, *coefficients = nullptr, *products = nullptr;
   const struct {
@@ -37,6 +41,10 @@ eng_status create(const eng_options* options, void** self, eng_error* error) {
                  {"weight_decay", HUGE_VAL, "weight_decay must be a finite number, at least 0", &m.weight_decay}};
   for (const auto& [key, limit, text, out] : numbers)
     if (eng_status s = read_below(options, key, limit, text, out, error)) return s;
+  if (neurons)
+    if (eng_status s = read_below(options, "neuron_beta", 1.0, "neuron_beta must be at least 0 and below 1",
+                                  &m.neuron_beta, error))
+      return s;
   if (eng_status s = options->get_bool(options, "nesterov", &nesterov, error)) return s;
   if (eng_status s = options->get_int(options, "steps", &m.how.steps, error)) return s;
   if (eng_status s = options->get_string(options, "scale", &scale, error)) return s;
@@ -50,6 +58,11 @@ eng_status create(const eng_options* options, void** self, eng_error* error) {
   if (!made) return report(error, ENG_NO_MEMORY, "out of memory");
   *self = made;
   return ENG_OK;
+}
+
+template <bool neurons>
+eng_status create(const eng_options* options, void** self, eng_error* error) {
+  return create_with(neurons, options, self, error);
 }
 
 void destroy(void* self) {
@@ -82,6 +95,12 @@ eng_status of_matrices(void*, const eng_parameter* p, eng_state_shape* io, eng_e
   return ENG_OK;
 }
 
+eng_status of_neurons(void* self, const eng_parameter* p, eng_state_shape* io, eng_error* error) {
+  if (eng_status s = of_matrices(self, p, io, error)) return s;
+  if (io->kind != ENG_STATE_NONE) io->kind = ENG_STATE_SHAPED, io->ndim = 1, io->dims[0] = p->shape->dims[0];
+  return ENG_OK;
+}
+
 eng_status of_others(void*, const eng_parameter* p, eng_state_shape* io, eng_error* error) {
   bool matrix = false;
   if (eng_status s = is_matrix(p, &matrix, error)) return s;
@@ -89,12 +108,17 @@ eng_status of_others(void*, const eng_parameter* p, eng_state_shape* io, eng_err
   return ENG_OK;
 }
 
-eng_status states(void*, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  if (cap < 3) return report(error, ENG_OUT_OF_RANGE, "muon has 3 states; the host has room for fewer");
+uint32_t count_states(const Muon& m) {
+  return m.neurons ? 4 : 3;
+}
+
+eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  *n = count_states(*static_cast<Muon*>(self));
+  if (cap < *n) return report(error, ENG_OUT_OF_RANGE, "muon has more states than the host has room for");
   out[0] = {"momentum_buffer", ENG_F32, 0, of_matrices};
   out[1] = {"exp_avg", ENG_F32, 0, of_others};
   out[2] = {"exp_avg_sq", ENG_F32, 0, of_others};
-  *n = 3;
+  if (*n > 3) out[3] = {"neuron_sq", ENG_F32, 0, of_neurons};
   return ENG_OK;
 }
 
@@ -119,7 +143,15 @@ double factor(const Muon& m, int64_t rows, int64_t columns) {
 eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* run, double decay, eng_error* error) {
   if (run->stage == ENG_STAGE_WHOLE) {
     const eng_desc& shape = *run->ranges[0].parameter->shape;
-    return orthogonalize(m.how, factor(m, shape.dims[0], shape.dims[1]), build, run->grad, shape, error);
+    const double by = factor(m, shape.dims[0], shape.dims[1]);
+    if (!m.neurons) return orthogonalize(m.how, by, build, run->grad, shape, error);
+    if (eng_status s = orthogonalize(m.how, 1, build, run->grad, shape, error)) return s;
+    // The norm is that of an orthogonal matrix of this shape, times the factor.
+    const double norm = by * std::sqrt(static_cast<double>(std::min(shape.dims[0], shape.dims[1])));
+    const eng_id in[3] = {run->grad, run->states[3], run->scalars};
+    eng_id out[2] = {run->grad, run->states[3]};
+    const eng_attr attrs[3] = {{"beta2", 0, m.neuron_beta}, {"eps", 0, 1e-8}, {"norm", 0, norm}};
+    return build->api->emit(build, MUON_OP_NEURONS, in, 3, out, 2, attrs, 3, error);
   }
   if (run->stage == ENG_STAGE_BEFORE) {
     const eng_id in[3] = {run->grad, run->states[0], run->scalars};
@@ -133,7 +165,7 @@ eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* ru
 
 eng_status update(void* self, eng_build* build, const eng_update* run, eng_error* error) {
   const Muon& m = *static_cast<Muon*>(self);
-  if (run->n_states != 3) return report(error, ENG_INVALID, "muon needs its 3 states");
+  if (run->n_states != count_states(m)) return report(error, ENG_INVALID, "muon needs its states");
   if (eng_status s = needs_f32(build, *run, "muon", error)) return s;
   double decay = 0;
   if (eng_status s = decay_of(*run, m.weight_decay, &decay, error)) return s;
@@ -146,10 +178,17 @@ eng_status update(void* self, eng_build* build, const eng_update* run, eng_error
 
 const eng_optimizer optimizer = {.struct_size = sizeof(eng_optimizer),
                                  .granularity = 1,
-                                 .create = create,
+                                 .create = create<false>,
                                  .destroy = destroy,
                                  .states = states,
                                  .scalars = scalars,
                                  .update = update};
+const eng_optimizer normuon = {.struct_size = sizeof(eng_optimizer),
+                               .granularity = 1,
+                               .create = create<true>,
+                               .destroy = destroy,
+                               .states = states,
+                               .scalars = scalars,
+                               .update = update};
 
 }  // namespace muon

@@ -2,7 +2,7 @@
 // Shapes and work of muon's ops, for the planner.
 #include <cstring>
 
-#include "muon.hpp"
+#include "neurons.hpp"
 
 namespace muon {
 namespace {
@@ -37,6 +37,15 @@ eng_status infer_normalize(const eng_call* c, eng_desc* out, uint32_t cap, uint3
   return ENG_OK;
 }
 
+eng_status infer_neurons(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (cap < 2 || c->in[0].ndim != 2 || c->in[1].dtype != c->in[0].dtype || elements(c->in[1]) != c->in[0].dims[0] ||
+      elements(c->in[2]) != 32)
+    return refuse(error, "takes a matrix (M, N), a value for each of its rows of the same type, and scalars (32)");
+  out[0] = c->in[0], out[1] = c->in[1];
+  *n_out = 2;
+  return ENG_OK;
+}
+
 eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
   if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes p and o of one type and shape, and scalars (32)");
   out[0] = out[1] = c->in[0];
@@ -63,11 +72,12 @@ constexpr eng_op in_place(eng_op op, const eng_in_place (&pairs)[n]) {
 }
 const eng_op momentum_op = in_place(make_op(MUON_OP_MOMENTUM, 3, infer_momentum), momentum_in_place);
 const eng_op normalize_op = in_place(make_op(MUON_OP_NORMALIZE, 1, infer_normalize), first_may_be_in_place);
+const eng_op neurons_op = in_place(make_op(MUON_OP_NEURONS, 3, infer_neurons), momentum_in_place);
 const eng_op apply_op = in_place(make_op(MUON_OP_APPLY, 3, infer_apply), first_in_place);
-const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
+const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op, &neurons_op};
 
 }  // namespace
 
-const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 3, .ops = list};
+const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 4, .ops = list};
 
 }  // namespace muon
