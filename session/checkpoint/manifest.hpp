@@ -104,8 +104,8 @@ void add_part(Manifest& whole, const std::string& part);
 // is in exactly one range, and every name is plain and there once.
 void check_manifest(Manifest& manifest, const std::string& where);
 // Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or
-// inconsistent: ranges must fill their tensor exactly once and name a listed file.
-Manifest parse_manifest(const std::string& text, const std::string& where);
+// inconsistent: ranges must fill their tensor exactly once and name a listed file. That is not asked of a `part`.
+Manifest parse_manifest(const std::string& text, const std::string& where, bool part = false);
 Manifest read_manifest(const std::filesystem::path& directory);
 
 }  // namespace eng

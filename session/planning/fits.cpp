@@ -32,6 +32,7 @@ Beside beside(const Setup& setup) {
   b.tiers = setup.tiers;
   b.job = setup.job;
   b.snapshot = setup.snapshot;
+  b.copies = setup.copies;
   b.second = setup.second;
   b.host_arenas = setup.target.host_memory();
   b.device_overhead = info.device_overhead_bytes;

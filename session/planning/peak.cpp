@@ -30,7 +30,7 @@ Peak peak_of(const Plan& plan, const Beside& beside) {
   peak.arena = arenas.device + beside.sampling.device;
   peak.device = beside.device_overhead + peak.arena;
   peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.tiers + beside.job +
-              beside.snapshot + beside.second + arenas.host + beside.sampling.host;
+              beside.snapshot + beside.copies + beside.second + arenas.host + beside.sampling.host;
   if (beside.host_arenas) peak.host += peak.arena;
   peak.storage = arenas.storage * beside.local_ranks + beside.sampling.storage;
   peak.rank = beside.host_arenas ? peak.host : peak.device;

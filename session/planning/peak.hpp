@@ -20,6 +20,7 @@ struct Beside {
   uint64_t tiers = 0;            // what tiers keep beside their arenas
   uint64_t job = 0;              // what a job takes beside its tensors
   uint64_t snapshot = 0;         // the copy of a checkpoint that is written while training continues
+  uint64_t copies = 0;           // parts of checkpoints that this rank keeps in memory of hosts: files there
   uint64_t second = 0;           // copies of checkpoints in a second place, on the first rank
   uint64_t device_overhead = 0;  // bytes of the device's own memory: its driver's context, libraries
   bool host_arenas = true;       // the device's own memory is host memory

@@ -6,6 +6,8 @@
 #include "core/memory/layout.hpp"
 #include "core/plan/planner.hpp"
 #include "core/verify/verify.hpp"
+#include "session/checkpoint/memory_copies.hpp"
+#include "session/checkpoint/saver.hpp"
 #include "session/data/fields.hpp"
 #include "session/model/activations.hpp"
 #include "session/model/caller_loss.hpp"
@@ -327,6 +329,13 @@ static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   if (a.readable.job) s.job = host_bytes_of(*a.readable.job, s.model, s.plan);
   if (a.training && !a.readable.job && a.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
+  if (a.training && !a.readable.job && a.section("checkpoint").integer("memory_every") > 0) {
+    if (saves_nothing(a.section("checkpoint")))
+      throw Error(Exit::usage,
+                  "checkpoint.memory_every: the run saves nothing, so it does not go on from copies either",
+                  "remove checkpoint.last = false, or checkpoint.memory_every");
+    s.copies = memory_copy_bytes(saved_tensors(s.plan), a.world.local_size < a.world.size);
+  }
   if (a.training && !a.readable.job && a.section("checkpoint").given("second") && !s.plan.ranks.world.rank)
     s.second = second_place_bytes(saved_tensors(s.plan).size());
 }

@@ -34,6 +34,7 @@ struct Setup {
   uint64_t model_overhead = 0;  // and of the plugins of the model and its transforms: their code
   uint64_t data = 0;            // bytes of host memory that the data source keeps, once it is open
   uint64_t snapshot = 0;        // bytes of host memory for asynchronous checkpoints
+  uint64_t copies = 0;          // bytes of host memory for parts of checkpoints that hosts keep in memory
   uint64_t second = 0;          // bytes of host memory for copies of checkpoints in a second place
   uint64_t job = 0;             // bytes of host memory that a job takes
   uint64_t kept = 0;            // bytes on disk of what it keeps

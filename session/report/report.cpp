@@ -254,6 +254,11 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));
+  if (c.copies)
+    out +=
+        fmt::format("  copies in memory    {:>16} bytes  {:>12}  for [checkpoint] memory_every: two steps{}\n",
+                    c.copies, size(c.copies),
+                    plan.ranks.world.local_size < plan.ranks.world.size ? ", and two of a rank of another host" : "");
   if (c.second)
     out += fmt::format("  second place        {:>16} bytes  {:>12}  for [checkpoint] second, on rank 0\n", c.second,
                        size(c.second));

@@ -10,6 +10,7 @@
 #include "session/planning/fits.hpp"
 #include "session/run/changes.hpp"
 #include "session/run/record.hpp"
+#include "session/run/recovery.hpp"
 #include "session/run/run_place.hpp"
 #include "session/run/run_record.hpp"
 #include "session/run/second_place.hpp"
@@ -103,10 +104,14 @@ void Run::State::prepare() {
 // Finds the directory where the run is, or will be.
 void Run::State::find() {
   if (!request.files && !RunDir::is_run(request.open.target)) return;
+  const Config& config = opening.opened.config;
   if (member.first() && request.files)
-    opening.place = find_place(request, opening.opened.config, listener);
+    opening.place = find_place(request, config);
   else if (member.first())
     opening.place.from = find_weights(request.open.target);
+  if (request.files && (request.resume == "auto" || request.resume == "must"))
+    recover(config, member, opening.place, listener);
+  if (member.first() && request.files) choose_checkpoint(opening.place, request, config, listener);
   opening.share_place();
 }
 
@@ -157,7 +162,11 @@ void Run::State::record() {
   else
     silent.emplace(*trace, request.tell_all ? &listener : nullptr);
   Listener& events = dir ? static_cast<Listener&>(*recorder) : *silent;
-  const Training options{checkpoints, request.stop, request.max_seconds, opening.resolved->hash, trace->trace()};
+  const std::string attempt = member.from_first(dir ? std::to_string(dir->attempt()) : "");
+  const std::filesystem::path copies =
+      request.files ? copies_of(config, opening.directory, std::strtoll(attempt.c_str(), nullptr, 10)) : "";
+  const Training options{checkpoints, request.stop,  request.max_seconds, opening.resolved->hash,
+                         copies,      trace->trace()};
   loop.emplace(*opening.trainer, config, *opening.data, events, options);
 }
 

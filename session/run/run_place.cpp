@@ -56,8 +56,8 @@ std::optional<std::filesystem::path> newest_of_both(const RunDir& run, const std
 }
 
 // The checkpoint to resume from, if any.
-std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume, const RunDir& run,
-                                                       const std::filesystem::path& second, RunListener& listener) {
+std::optional<std::filesystem::path> newest_to_resume(const std::string& resume, const RunDir& run,
+                                                      const std::filesystem::path& second, RunListener& listener) {
   if (resume == "never") {
     if (run.attempt() > 1)
       throw Error(Exit::usage, run.path().string() + " is already a run, but --resume never was given",
@@ -107,21 +107,24 @@ std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const 
   return found.path;
 }
 
-RunPlace find_place(const RunRequest& request, const Config& config, RunListener& listener) {
+RunPlace find_place(const RunRequest& request, const Config& config) {
   RunPlace place;
   if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
   const std::filesystem::path run = place.dir ? place.dir->path() : request.out;
   const std::filesystem::path second = run.empty() ? run : second_place(config, run);
   if (!second.empty()) check_second_place(run, second);
-  if (place.dir) {
+  if (place.dir)
     remove_leftovers(place.dir->checkpoints().inside());
-    place.from = choose_checkpoint(request.resume, *place.dir, second, listener);
-    if (place.from && place.from->parent_path() != place.dir->checkpoints().path())
-      listener.note("the newest usable checkpoint is in the second place: " + place.from->string());
-  } else if (resume_step(request.resume) || request.resume == "must") {
+  else if (resume_step(request.resume) || request.resume == "must")
     throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");
-  }
   return place;
+}
+
+void choose_checkpoint(RunPlace& place, const RunRequest& request, const Config& config, RunListener& listener) {
+  if (!place.dir) return;
+  place.from = newest_to_resume(request.resume, *place.dir, second_place(config, place.dir->path()), listener);
+  if (place.from && place.from->parent_path() != place.dir->checkpoints().path())
+    listener.note("the newest usable checkpoint is in the second place: " + place.from->string());
 }
 
 }  // namespace eng

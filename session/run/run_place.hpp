@@ -12,8 +12,11 @@ using TellRow = std::function<void(const CheckpointRow&)>;
 // "run", "analysis".
 std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const char* what, const TellRow& passed_over);
 
-// On rank 0. An existing run is locked first. A new one is made later, after all checks. The checkpoint is the newest
-// undamaged one of the run and of its second place. Throws Error(usage, checkpoint, disk).
-RunPlace find_place(const RunRequest& request, const Config& config, RunListener& listener);
+// On rank 0. An existing run is locked. A new one is made later, after all checks. Throws Error(usage, checkpoint,
+// disk).
+RunPlace find_place(const RunRequest& request, const Config& config);
+// Then the checkpoint of an existing one: the newest undamaged one of the run and of its second place. Throws
+// Error(checkpoint, disk).
+void choose_checkpoint(RunPlace& place, const RunRequest& request, const Config& config, RunListener& listener);
 
 }  // namespace eng

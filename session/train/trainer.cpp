@@ -414,12 +414,10 @@ void Trainer::save_into(const std::filesystem::path& checkpoints) {
   saver_.emplace(checkpoints, section.integer("keep"), section.boolean("asynchronous"), peers());
 }
 
-void Trainer::begin_save(const std::string& config_hash, const std::map<std::string, std::string>& facts) {
+RunPoint Trainer::point(const std::string& config_hash, const std::map<std::string, std::string>& facts) const {
   RunPoint point;
-  point.extra = facts;
-  point.step = step_, point.updates = updates_;
-  point.tokens = tokens_;
-  point.loss_scale = loss_scale_;
+  point.extra = facts, point.step = step_, point.updates = updates_;
+  point.tokens = tokens_, point.loss_scale = loss_scale_;
   point.data["train"] = samples_;
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
@@ -427,7 +425,16 @@ void Trainer::begin_save(const std::string& config_hash, const std::map<std::str
   if (!choices_.empty()) point.extra[choices_key] = choices_;
   if (!reference_.hash.empty()) point.extra[reference_key] = reference_.hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
-  saver_->begin(point, saved_tensors(setup_.plan), reader(), staging());
+  return point;
+}
+
+void Trainer::begin_save(const std::string& config_hash, const std::map<std::string, std::string>& facts) {
+  saver_->begin(point(config_hash, facts), saved_tensors(setup_.plan), reader(), staging());
+}
+
+std::string Trainer::copy(MemoryCopies& copies, const std::string& config_hash,
+                          const std::map<std::string, std::string>& facts) {
+  return copies.take(point(config_hash, facts), saved_tensors(setup_.plan), reader(), staging());
 }
 
 std::optional<Saved> Trainer::end_save(bool wait) {

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "core/execute/executor.hpp"
+#include "session/checkpoint/memory_copies.hpp"
 #include "session/checkpoint/packed.hpp"
 #include "session/clock.hpp"
 #include "session/data/data.hpp"
@@ -144,6 +145,9 @@ class Trainer {
   void save_into(const std::filesystem::path& checkpoints);
   // `config_hash`: of the resolved configuration, kept with the checkpoint, as are `facts`.
   void begin_save(const std::string& config_hash, const std::map<std::string, std::string>& facts = {});
+  // Keeps a copy in memory of what begin_save would save. Returns a text to tell, or "".
+  std::string copy(MemoryCopies& copies, const std::string& config_hash,
+                   const std::map<std::string, std::string>& facts);
   std::optional<Saved> end_save(bool wait);  // the checkpoint that became complete, if any
 
   // Between programs: elements of this rank's part of a tensor. What it does not hold is left as it is.
@@ -163,6 +167,7 @@ class Trainer {
   }
 
  private:
+  RunPoint point(const std::string& config_hash, const std::map<std::string, std::string>& facts) const;
   void upload_table(int64_t steps);
   bool run_step(const Batch& batch, bool (*stop)());
   bool update_again();

@@ -16,6 +16,7 @@ TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& d
       first_(trainer.step()),
       steps_(config.section("train").integer("steps")),
       save_every_(config.section("checkpoint").integer("every")),
+      copy_every_(config.section("checkpoint").integer("memory_every")),
       saves_(!saves_nothing(config.section("checkpoint"))),
       saves_last_(config.section("checkpoint").boolean("last")),
       asynchronous_(config.section("checkpoint").boolean("asynchronous")),
@@ -28,6 +29,9 @@ TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& d
                 "loss.plugin = \"caller\": nobody computes the loss of an evaluation that is due within a step",
                 "remove train.eval_every, and compute the loss of held-out samples from their logits");
   if (!options_.checkpoints.empty()) trainer.save_into(options_.checkpoints);
+  if (!options_.copies.empty())
+    copies_ = std::make_unique<MemoryCopies>(options_.copies, trainer.peers(), trainer.setup().plan.ranks.world,
+                                             trainer.setup().copies);
 }
 
 // The data's. It is read while the step before runs, unless that one had another batch.
@@ -70,6 +74,15 @@ void TrainingLoop::step(const Batch* given) {
     begin_save();
     if (!asynchronous_) end_save(true);
   }
+  if (copies_ && m && due(copy_every_) && !ends && !stopped_ && trainer_.last_checkpoint() != checkpoint_name(step))
+    copy();
+}
+
+void TrainingLoop::copy() {
+  Progression::Facts facts;
+  progression_.write(facts);
+  const std::string text = trainer_.copy(*copies_, options_.config_hash, facts);
+  if (!text.empty() && trainer_.peers().rank == 0) listener_.alert(trainer_.step(), text);
 }
 
 void TrainingLoop::begin_save() {
@@ -96,6 +109,7 @@ void TrainingLoop::save() {
 
 Exit TrainingLoop::end() {
   end_save(true);
+  if (copies_) copies_->remove();
   return trainer_.step() < steps_ && over().empty() ? Exit::stopped : Exit::done;
 }
 

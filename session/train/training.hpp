@@ -29,8 +29,9 @@ struct Training {
   std::filesystem::path checkpoints;  // the folder for checkpoints; "": none are saved
   bool (*stop)() = nullptr;           // called between micro-batches; true: finish the micro-batch, save, exit
   std::optional<double> max_seconds;
-  std::string config_hash;  // of the resolved configuration, kept with every checkpoint
-  Trace* trace = nullptr;   // records when the actions of some steps ran
+  std::string config_hash;            // of the resolved configuration, kept with every checkpoint
+  std::filesystem::path copies = {};  // the folder for copies in memory; "": there are none
+  Trace* trace = nullptr;             // records when the actions of some steps ran
 };
 
 // The loop of a run, one step at a time. All ranks call its functions together.
@@ -59,11 +60,12 @@ class TrainingLoop {
   const Batch& next();
   void begin_save();
   void end_save(bool wait);
+  void copy();
   Trainer& trainer_;
   const Data& data_;
   Listener& listener_;
   const Training options_;
-  const int64_t eval_every_, eval_batches_, first_, steps_, save_every_;
+  const int64_t eval_every_, eval_batches_, first_, steps_, save_every_, copy_every_;
   const bool saves_, saves_last_, asynchronous_;  // whether anything is saved, and the last step
   Progression progression_;
   AfterStep after_;
@@ -71,6 +73,7 @@ class TrainingLoop {
   int64_t saved_at_;
   bool stopped_ = false;
   const SteadyClock::time_point started_;
+  std::unique_ptr<MemoryCopies> copies_;
   std::optional<Loader> loader_;  // where the last step's batch was the data's
 };
 

@@ -3,85 +3,10 @@
 #include <signal.h>
 
 #include <cmath>
-#include <random>
-#include <sstream>
 
-#include "training.hpp"
+#include "killed.hpp"
 
 using namespace cli;
-
-namespace {
-
-fs::path killer() {
-  return fs::path(ENGINE_PLUGIN_DIR).parent_path() / "tests" / "ranks" / "killer.eng.so";
-}
-
-// Six steps of twelve sequences, by three ranks in two micro-batches or by two in three.
-void write_config(const Scratch& scratch) {
-  scratch.write("config.toml", R"([model]
-plugin = "killer"
-
-[data]
-paths = ["text.txt"]
-
-[train]
-steps = 6
-micro_batch = 2
-accumulate = 2
-sequence_length = 32
-
-[optimizer]
-plugin = "killer"
-learning_rate = 0.02
-
-[checkpoint]
-every = 2
-keep = 0
-
-[device]
-threads = 1
-)");
-}
-
-Result train(const Scratch& scratch, Args words, const Args& more = {}) {
-  words.insert(words.begin(), {"--plugin-path", killer().string()});
-  words.insert(words.end(), more.begin(), more.end());
-  return engine(scratch, words);
-}
-
-std::vector<Json> events(const fs::path& run) {
-  std::vector<Json> out;
-  std::istringstream lines(read(run / "restarts.jsonl"));
-  for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
-  return out;
-}
-
-void same_bits(const Scratch& scratch, const fs::path& a, const fs::path& b) {
-  for (const char* key : {"step", "loss", "grad_norm", "tokens"}) CHECK(column(a, key) == column(b, key));
-  const Result diff = engine(scratch, {"ckpt", "diff", checkpoint(a, 6).string(), checkpoint(b, 6).string()});
-  INFO(diff.out << diff.err);
-  CHECK(diff.exit == 0);
-}
-
-// A place for a kill, as words of a command.
-struct Place {
-  int rank, step;
-  std::string where;
-  Args words() const {
-    const std::string of = std::to_string(rank);
-    if (where == "optimizer")
-      return {"optimizer.kill=true", "optimizer.kill_rank=" + of, "optimizer.kill_at=" + std::to_string(step)};
-    return {"model.kill=" + where, "model.kill_rank=" + of, "model.kill_at=" + std::to_string(step * 2 - 1)};
-  }
-};
-
-Place random_place(std::mt19937& random, int ranks) {
-  const char* const where[] = {"forward", "backward", "optimizer"};
-  const int rank = static_cast<int>(random() % static_cast<unsigned>(ranks)), step = 1 + static_cast<int>(random() % 6);
-  return {rank, step, where[random() % 3]};
-}
-
-}  // namespace
 
 TEST_CASE("mistakes with --restarts are reported before anything is started", "[ranks]") {
   Scratch scratch;

@@ -17,6 +17,8 @@
 #include <random>
 
 #include "core/base/error.hpp"
+#include "session/checkpoint/checkpoint.hpp"
+#include "session/checkpoint/memory_copies.hpp"
 #include "session/json.hpp"
 #include "session/ranks/signals.hpp"
 #include "session/report/outlet.hpp"
@@ -299,6 +301,9 @@ LaunchEnd Above::outcome() {
   if (nobody_came_) end.cause->text = fmt::format("mpirun started no rank within {:g} s, and was ended", what_.timeout);
   end.exit = end.cause->exit;
   if (!run_.empty()) end.newest = settle(run_, end.exit);
+  if (!run_.empty() && what_.copies)
+    if (const int64_t step = newest_in_memory(what_.copies(run_), checkpoint_step(end.newest).value_or(-1)); step >= 0)
+      end.in_memory = checkpoint_name(step);
   shown_.put(what_.failed ? what_.failed(end) : failure_text(what_, end));
   return end;
 }
@@ -309,6 +314,9 @@ std::string failure_text(const Launch& what, const LaunchEnd& end, const std::st
   std::string help = end.cause->help;
   const auto add = [&](const std::string& line) { help += (help.empty() ? "" : "\n") + line; };
   if (!more.empty()) add(more);
+  if (!end.in_memory.empty())
+    add(fmt::format("{} is in memory ({}); a run that is resumed begins there", end.in_memory,
+                    what.copies(end.run).string()));
   if (!end.run.empty()) {
     add(end.newest.empty()
             ? fmt::format("{} has no checkpoint yet; logs of the ranks: {}/logs", end.run, end.run)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@ struct LaunchEnd {
   int exit = 0;                // code of the command
   std::optional<Cause> cause;  // if it failed
   std::string run, newest;     // the run's directory, once the ranks work in it; its newest complete checkpoint, or ""
+  std::string in_memory;       // a newer one of which this host has all parts in memory, or ""
   bool asked = false;          // a signal asked it to stop
 };
 
@@ -30,6 +32,8 @@ struct Launch {
   uint32_t ranks = 2;
   double timeout = 600;  // seconds within which the first rank must connect; afterwards the ranks wait for each other
   std::vector<std::pair<std::string, std::string>> variables = {};  // of the environment of the ranks, set anew
+  // The folder for copies in memory of a run; empty: there are none.
+  std::function<std::filesystem::path(const std::string& run)> copies = {};
   // The text for stderr after a failure; empty: failure_text.
   std::function<std::string(const LaunchEnd&)> failed = {};
   // Called every few seconds with the run's directory; what it returns is shown.

@@ -8,8 +8,10 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
+#include "session/checkpoint/memory_copies.hpp"
 #include "session/ranks/room.hpp"
 #include "session/ranks/signals.hpp"
+#include "session/report/pace.hpp"
 #include "tools/engine/restarts.hpp"
 
 namespace eng {
@@ -76,6 +78,9 @@ int launch_ranks(const Common& common, const RankFlags& flags, const Launching& 
   what.ranks = *flags.ranks;
   what.timeout = config.section("comm").number("timeout");
   what.verb = to.verb;
+  if (config.section("checkpoint").integer("memory_every"))
+    what.copies = [memory = std::filesystem::path(config.section("checkpoint").string("memory_path"))](
+                      const std::string& run) { return copies_folder(memory, run, pace_of(run).attempt); };
   what.again = fmt::format("--ranks {}{}", what.ranks, flags.oversubscribe ? " --oversubscribe" : "");
   what.arguments = without(common.arguments, {"--ranks", "--restarts", "--min-ranks"});
   if (!flags.restarts) return launch(what);

@@ -117,7 +117,8 @@ std::string Attempts::failed(const LaunchEnd& end) {
   const uint32_t ranks = what_.ranks;
   const std::string why =
       end.asked ? "a signal asked it to stop" : restarts_.after(*end.cause, !end.run.empty(), now.step + 1);
-  const int64_t from = newest_.empty() ? 0 : checkpoint_step(newest_).value_or(0);
+  const std::string& best = end.in_memory.empty() ? newest_ : end.in_memory;
+  const int64_t from = best.empty() ? 0 : checkpoint_step(best).value_or(0);
   const int64_t lost = std::max<int64_t>(now.step - from, 0);
   Json line = Json::ordered({{"v", 1},
                              {"time", utc_now(true)},
@@ -136,7 +137,8 @@ std::string Attempts::failed(const LaunchEnd& end) {
                              {"tokens_per_second_before", known(now.tokens_per_second)}});
   if (end.cause->lost) line["rank"] = *end.cause->lost;
   if (end.cause->signal) line["signal"] = end.cause->signal;
-  if (!newest_.empty()) line["checkpoint"] = newest_;
+  if (!best.empty()) line["checkpoint"] = best;
+  if (!end.in_memory.empty()) line["in_memory"] = true;
   if (!why.empty()) line["ended"] = why;
   record(std::move(line));
   again_ = why.empty();
@@ -151,7 +153,7 @@ std::string Attempts::failed(const LaunchEnd& end) {
       "{}{}restart {} of {}: {} rank{}{}, from {}; {} done before, {} of them again; so far {}\n", rate, text_of(cause),
       restarts_.made(), how_.policy.most, restarts_.ranks(), restarts_.ranks() == 1 ? "" : "s",
       restarts_.ranks() == ranks ? "" : fmt::format(" instead of {}", ranks),
-      newest_.empty() ? std::string("the beginning") : newest_,
+      best.empty() ? std::string("the beginning") : best + (end.in_memory.empty() ? "" : " (in memory)"),
       now.step == 1 ? "1 step" : fmt::format("{} steps", now.step), lost, rate_text(now.tokens_per_second));
 }
 

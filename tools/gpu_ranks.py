@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several GPUs together: the compositions of tools/gpu-check --ranks N, each row against one rank or another row.
+
+All ranks run by NCCL, and are started by hand, as any launcher does: no MPI is needed. A row is one result of the
+report. Every run makes the same steps of the same sequences: `global_batch` holds for every number of ranks."""
+import json
+import socket
+import statistics
+import subprocess
+import time
+
+from gpu_pieces import Check, Failed, PACKED, Skipped, gpus, need
+
+# Largest relative difference of a loss from that of one rank: other orders of sums in fp32; fewer bits of summands.
+ROUNDING, FEWER_BITS = 1e-4, 2e-2
+
+LLAMA = {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8}
+EXPERTS = {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 8,
+           "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "output_router_logits": True}
+
+
+def rows_of(ranks):
+    """(name, model, words, what it is compared with, how): "bits" of another row, or the losses of one rank within a
+    bound. Groups of half of the ranks need a power of two."""
+    rows = [("one rank", "llama", (), None, 0),
+            ("none", "llama", ("zero.plugin=none",), "one rank", ROUNDING)]
+    for stage in ("zero1", "zero2", "zero3"):
+        rows.append((stage, "llama", (f"zero.plugin={stage}",), "none", "bits"))
+    rows += [("zero3 again", "llama", ("zero.plugin=zero3",), "zero3", "bits"),
+             ("prefetch", "llama", ("zero.plugin=zero3", "zero.prefetch=2", "zero.bucket=64KiB"), "zero3", "bits"),
+             ("no overlap", "llama", ("zero.plugin=zero3", "zero.overlap=false"), "zero3", "bits"),
+             ("recompute", "llama", ("zero.plugin=zero3", "recompute.policy=full"), "zero3", "bits"),
+             ("early", "llama", ("zero.plugin=zero2", "offload.optimizer=host", "offload.update_early=true",
+                                 "offload.early_share=0.5"), "none", "bits"),
+             ("late", "llama", ("zero.plugin=zero2", "offload.optimizer=host", "offload.update_late=true"), "none", "bits")]
+    if ranks >= 4 and ranks % 2 == 0:
+        half = f"zero.group={ranks // 2}"
+        how = "bits" if ranks & (ranks - 1) == 0 else ROUNDING
+        for plugin in ("hpz", "mics"):
+            rows.append((plugin, "llama", (f"zero.plugin={plugin}", half), "none", how))
+    for sum_of in ("bf16", "int8"):
+        rows.append((f"sum {sum_of}", "llama", ("zero.plugin=zero2", f"zero.sum={sum_of}"), "one rank", FEWER_BITS))
+    rows.append(("gather int8", "llama", ("zero.plugin=zero3", "zero.gather=int8"), "one rank", FEWER_BITS))
+    rows.append(("fast sums", "llama", ("zero.plugin=zero2", "comm.reduce=fast"), "one rank", ROUNDING))
+    for degree in sorted({2, ranks} if ranks % 2 == 0 and 8 % ranks == 0 else {2} if ranks % 2 == 0 else set()):
+        for way in ("tensor", "context"):
+            rows.append((f"{way} {degree}", "llama", ("zero.plugin=zero2", f"parallel.{way}={degree}"), "one rank", ROUNDING))
+    if ranks >= 4 and ranks % 4 == 0:
+        rows.append(("tensor x context", "llama", ("zero.plugin=zero2", "parallel.tensor=2", "parallel.context=2"),
+                     "one rank", ROUNDING))
+    rows += [("experts one", "mixtral", (), None, 0),
+             ("experts", "mixtral", ("zero.plugin=zero3",), "experts one", ROUNDING)]
+    if ranks % 2 == 0:
+        rows.append(("experts tensor", "mixtral", ("zero.plugin=zero2", "parallel.tensor=2"), "experts one", ROUNDING))
+    rows.append(("fewer ranks", "llama", ("zero.plugin=zero3",), "one rank", ROUNDING))
+    return rows
+
+
+class RankCheck(Check):
+    """N ranks, each with a GPU of its own."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        self.ranks, self.losses = args.ranks, {}
+        if args.software:
+            self.env["LD_LIBRARY_PATH"] = f"{self.build / 'tests/cuda/nccl'}:{self.env['LD_LIBRARY_PATH']}"
+            self.env["SOFTCUDA_DEVICES"] = str(self.ranks)
+
+    def ready(self):
+        """The reason for which no row can run, or None."""
+        if not self.args.software and gpus()[0] < self.ranks:
+            return f"{self.ranks} ranks need as many GPUs, and {gpus()[0]} are visible"
+        if not (self.build / "plugins/nccl/nccl.eng.so").exists():
+            return "this build has no plugin nccl: it needs NCCL's library and header (tools/cuda-toolkit brings them)"
+        if self.args.software and not self.twins():
+            return "this build has no kernels for the software runtime (tests/cuda/*/twins.so)"
+        return None
+
+    def config(self, model, steps=None):
+        super().config("llama", steps)  # the text
+        steps, per_rank = (4, 1) if self.args.software else (20, 2)
+        section = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (LLAMA if model == "llama" else EXPERTS).items())
+        path = self.work / f"{model}-ranks.toml"
+        path.write_text(f"""[run]\nname = "{model}"\n[model]\nplugin = "{model}"\n{section}
+[data]\npaths = ["text.txt"]\nvalidation = 0.0\n[train]\nsteps = {steps}\nmicro_batch = 1\nglobal_batch = {per_rank * self.ranks}
+sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoint]\nevery = {steps // 2}\n""")
+        return path
+
+    def start(self, ranks, words, limit=600):
+        """Runs `engine` on so many ranks. Fails with what the first rank that failed says."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        children = []
+        for rank in range(ranks):
+            env = dict(self.env)
+            if ranks > 1:
+                env.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(port))
+            log = open(self.work / f"rank-{rank}.log", "w")
+            children.append(subprocess.Popen([str(w) for w in (self.build / "tools/engine", *words)], env=env, cwd=self.work,
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        end = time.monotonic() + limit
+        try:
+            codes = [child.wait(max(0.1, end - time.monotonic())) for child in children]
+        except subprocess.TimeoutExpired:
+            codes = None
+        finally:
+            for child in children:
+                if child.poll() is None:
+                    child.kill()
+                child.wait()
+        texts = [(self.work / f"rank-{rank}.log").read_text(errors="replace") for rank in range(ranks)]
+        if codes is None:
+            raise Failed(f"{' '.join(map(str, words))}: not done within {limit} s\n{texts[0][-2000:]}")
+        bad = next((rank for rank, code in enumerate(codes) if code), None)
+        if bad is None:
+            return
+        lines = [l for text in texts for l in text.splitlines() if "error: " in l and "NOTE" not in l]
+        for line in lines:
+            if "has no kernel for" in line or "is not there yet" in line or "cannot divide" in line:
+                raise Skipped(line[line.index("error: ") + 7:])
+        raise Failed(f"{' '.join(map(str, words))}: rank {bad} ended with {codes[bad]}\n{texts[bad][-3000:]}")
+
+    def train(self, name, model, ranks, *words):
+        """The lines of its metrics."""
+        out = self.work / name.replace(" ", "-").replace(",", "")
+        comm = ("comm.plugin=nccl", "comm.timeout=60s") if ranks > 1 else ()
+        steps = (f"train.steps={2 if self.args.software else 10}",) if name == "fewer ranks" else ()
+        self.start(ranks, ("run", self.config(model), "device.plugin=cuda", *comm, "--out", out, *words, *steps))
+        if steps:  # the rest of it by one rank, from the checkpoint of all
+            self.start(1, ("run", out, f"train.steps={4 if self.args.software else 20}", "zero.plugin=none"))
+        return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+    def row(self, name, model, words, beside, how):
+        """One composition: a line for the report."""
+        ranks = 1 if beside is None else self.ranks
+        lines = self.train(name, model, ranks, *words)
+        self.losses[name] = [(line["loss"], line["grad_norm"]) for line in lines]
+        rate = statistics.median(line["tokens_per_second"] for line in lines[1:])
+        self.numbers.update(ranks=ranks, steps=len(lines), tokens_per_second=round(rate, 1))
+        told = f"{rate:.0f} tokens/s"
+        if beside is None:
+            return told
+        if beside not in self.losses:
+            raise Skipped(f"`{beside}` did not run, with which it is compared")
+        got, want = self.losses[name], self.losses[beside]
+        need(len(got) == len(want), f"{len(got)} steps, and {len(want)} of `{beside}`")
+        if how == "bits":
+            need(got == want, f"losses or norms differ from those of `{beside}`: {got} and {want}")
+            if not any(word.startswith("offload.update_late") for word in words):  # its last update may be left
+                folder = [self.work / one.replace(" ", "-").replace(",", "") for one in (name, beside)]
+                self.engine("ckpt", "diff", *folder)
+            return f"{told}; the bits of `{beside}`"
+        worst = max(abs(g[0] / w[0] - 1) for g, w in zip(got, want))
+        self.numbers["worst"] = worst
+        need(worst <= how, f"losses are up to {worst:.1e} from those of `{beside}`: more than {how:.0e}")
+        return f"{told}; losses within {worst:.1e} of `{beside}`"
+
+    def speed(self, form, stage):
+        """Tokens per second of a LLaMA of 58 million parameters on all GPUs, and on one."""
+        rates = {}
+        for ranks in (1, self.ranks):
+            source = (self.root / "benchmarks/step/llama_58m.toml").read_text().splitlines()
+            config = self.work / "llama_58m.toml"
+            config.write_text("\n".join(l for l in source if not l.startswith(('plugin = "cpu"', "threads"))) + "\n")
+            out = self.work / f"speed-{form}-{stage}-{ranks}"
+            comm = ("comm.plugin=nccl", f"zero.plugin={stage}") if ranks > 1 else ()
+            self.start(ranks, ("run", config, 'data.paths=["text.txt"]', "device.plugin=cuda", f"precision.plugin={form}",
+                               "train.steps=60", "checkpoint.every=0", "--out", out, *comm), limit=900)
+            lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+            rates[ranks] = statistics.median(line["tokens_per_second"] for line in lines[10:])
+        self.numbers["tokens_per_second"] = {str(k): round(v, 1) for k, v in rates.items()}
+        share = rates[self.ranks] / (self.ranks * rates[1])
+        return f"{rates[self.ranks]:.0f} tokens/s on {self.ranks} GPUs, {rates[1]:.0f} on one: {share:.2f} of {self.ranks} times that"
+
+    root = PACKED.parent
+
+    def pieces(self):
+        """(name, function that returns a line), in order."""
+        out = [(row[0], lambda row=row: self.row(*row)) for row in rows_of(self.ranks)]
+        if not self.args.software:
+            for form, stage in (("bf16", "none"), ("bf16", "zero2"), ("bf16", "zero3"), ("fp32", "zero3")):
+                out.append((f"speed {form} {stage}", lambda form=form, stage=stage: self.speed(form, stage)))
+        return out
