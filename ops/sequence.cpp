@@ -27,11 +27,38 @@ std::string to_positions(const Call& c, Descs& out) {
   return "";
 }
 
+std::string fewer_positions(const Call& c, Descs& out) {
+  eng_desc y = c.in(0);
+  if (y.ndim < 2) return "x must be (B, T, ...)";
+  if (y.dims[1] % c.i("members", 1)) return "the members need equal numbers of positions";
+  y.dims[1] /= c.i("members", 1);
+  out.push_back(y);
+  return "";
+}
+
+std::string summed_positions(const Call& c, Descs& out) {
+  return is_float(c.in(0).dtype) ? fewer_positions(c, out) : "x must be floating";
+}
+
+std::string all_positions(const Call& c, Descs& out) {
+  eng_desc y = c.in(0);
+  if (y.ndim < 2) return "x must be (B, T/N, ...)";
+  y.dims[1] *= c.i("members", 1);
+  out.push_back(y);
+  return "";
+}
+
+void gather_backward(Gradient& g) {
+  if (g.wants(0))
+    g.give(0, g.emit(g.i("sum") ? ENG_OP_SUM_TO_POSITIONS : ENG_OP_OWN_POSITIONS, {g.d_out(0)}, g.attrs()));
+}
+
 template <const char* Other>
 void by(Gradient& g) {
   if (g.wants(0)) g.give(0, g.emit(Other, {g.d_out(0)}, g.attrs()));
 }
-constexpr char channels_id[] = ENG_OP_TO_CHANNELS, positions_id[] = ENG_OP_TO_POSITIONS;
+constexpr char channels_id[] = ENG_OP_TO_CHANNELS, positions_id[] = ENG_OP_TO_POSITIONS,
+               gather_id[] = ENG_OP_GATHER_POSITIONS;
 
 // Emits the parts of one use. Errors of the builder are sticky.
 struct Parts {
@@ -65,6 +92,22 @@ struct Parts {
     const eng_id mine = among(ENG_OP_ALL_TO_ALL, divided(x));  // a block of channels from each member
     return shaped(turned(mine, n, batch * length / n), {batch, length / n, channels * n});
   }
+  // x with another number of positions.
+  eng_id with_length(eng_id x, int64_t positions) const {
+    eng_desc y = c.in(0);
+    y.dims[1] = positions;
+    return eng_reshape(b, x, 0, y.dims, y.ndim);
+  }
+  eng_id sum_to_positions(eng_id x) const {
+    const eng_id mine = among(ENG_OP_ALL_TO_ALL, divided(x));  // each member's summands for my positions
+    return with_length(one(ENG_OP_FOLD, mine, {{"rows", n, 0}}), length / n);
+  }
+  eng_id gather_positions(eng_id x) const { return with_length(joined(among(ENG_OP_ALL_GATHER, x)), length * n); }
+  eng_id own_positions(eng_id x) const {
+    eng_id parts[ENG_MAX_PARTS] = {};
+    eng_split(b, x, 1, static_cast<uint32_t>(n), nullptr, parts);
+    return parts[c.i("index")];
+  }
 };
 
 template <eng_id (Parts::*Make)(eng_id) const>
@@ -74,15 +117,16 @@ eng_status expand(eng_build* b, const eng_call* call, const eng_id* in, eng_id* 
   return b->api->status(b, error);
 }
 
-template <eng_status (*Infer)(const eng_call*, eng_desc*, uint32_t, uint32_t*, eng_error*), const char* Other,
+template <eng_status (*Infer)(const eng_call*, eng_desc*, uint32_t, uint32_t*, eng_error*), void (*Backward)(Gradient&),
           eng_id (Parts::*Make)(eng_id) const>
-constexpr eng_op moving(const char* id) {
+constexpr eng_op moving(const char* id, uint32_t flags = 0) {
   return {.struct_size = sizeof(eng_op),
+          .flags = flags,
           .id = id,
           .min_in = 1,
           .max_in = 1,
           .infer = Infer,
-          .grad = grad<by<Other>>,
+          .grad = grad<Backward>,
           .expand = expand<Make>};
 }
 
@@ -90,8 +134,11 @@ constexpr eng_op moving(const char* id) {
 
 Family sequence_ops() {
   static const eng_op all[] = {
-      moving<infer<to_channels>, positions_id, &Parts::to_channels>(ENG_OP_TO_CHANNELS),
-      moving<infer<to_positions>, channels_id, &Parts::to_positions>(ENG_OP_TO_POSITIONS),
+      moving<infer<to_channels>, by<positions_id>, &Parts::to_channels>(ENG_OP_TO_CHANNELS),
+      moving<infer<to_positions>, by<channels_id>, &Parts::to_positions>(ENG_OP_TO_POSITIONS),
+      moving<infer<summed_positions>, by<gather_id>, &Parts::sum_to_positions>(ENG_OP_SUM_TO_POSITIONS),
+      moving<infer<all_positions>, gather_backward, &Parts::gather_positions>(ENG_OP_GATHER_POSITIONS, ENG_OP_CHEAP),
+      moving<infer<fewer_positions>, by<gather_id>, &Parts::own_positions>(ENG_OP_OWN_POSITIONS),
   };
   return all;
 }

@@ -23,6 +23,20 @@
  * in: x (B, T, C/N), any type; out: y (B, T/N, C). */
 #define ENG_OP_TO_POSITIONS "eng.to_positions/1"
 
+/* The next three are for members that also have tensors of the same model divided: between its maps each has T/N of the
+ * positions. They are made of eng.all_to_all/1, eng.fold/1, eng.all_gather/1 and copies.
+ * attrs: group i, members i = N, index i = c, this member's number. */
+/* y = this member's positions of the sum of x over the members, in the order of eng.fold/1. The gradient of x is all of
+ * that of y. in: x f (B, T, ...); out: y (B, T/N, ...). */
+#define ENG_OP_SUM_TO_POSITIONS "eng.sum_to_positions/1"
+/* y = all positions. With sum, what reads y gives each member a summand of its gradient, and the gradient of x is this
+ * member's positions of their sum; without, all members have the gradient alike.
+ * in: x (B, T/N, ...); out: y (B, T, ...). attr: [sum i]. EXACT. */
+#define ENG_OP_GATHER_POSITIONS "eng.gather_positions/1"
+/* y = this member's positions of x, which all members have alike. The gradient of x is all of that of y.
+ * in: x (B, T, ...); out: y (B, T/N, ...). EXACT. */
+#define ENG_OP_OWN_POSITIONS "eng.own_positions/1"
+
 /* ---- a vocabulary whose rows ranks divide: member r has rows first = r * R to first + R - 1 ---------------- */
 
 /* eng.embedding/1 of a table of which each member has R rows: the group sum of eng.embedding_part/1, exact.

@@ -11,7 +11,9 @@
 namespace eng {
 namespace {
 
-// If the backward reads the output of a cheap op, runs the op again just before the first reader.
+// If the backward reads the output of a cheap op, runs the op again just before the first reader: where its inputs are
+// kept anyway, or are smaller than the output, so that they are kept in its place. Those may be outputs of cheap ops
+// too.
 void shrink_saved(Template& block) {
   Graph& graph = block.graph;
   auto kept = [&](Id id) {  // read by the backward, or always available
@@ -22,26 +24,32 @@ void shrink_saved(Template& block) {
       if (std::count(graph.nodes[n].in.begin(), graph.nodes[n].in.end(), id)) return true;
     return false;
   };
-  for (size_t f = 0; f < block.forward; ++f) {
+  auto run_again = [&](size_t f, bool smaller) {
     const Node node = graph.nodes[f];
-    if (block.skip[f] || !node.op->rebuild) continue;
+    if (block.skip[f] || !node.op->rebuild) return;
     auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
     bool used = false;  // by the forward; otherwise nothing is saved
     for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
-    if (!used) continue;
+    if (!used) return;
     std::vector<Id> from = node.op->rebuild(graph, node);
-    if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
+    uint64_t needed = 0;
+    for (Id i : from) needed += i ? bytes(graph.value(i).desc) : 0;
+    if (smaller ? needed >= bytes(graph.value(node.out[0]).desc)
+                : !std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); }))
+      return;
     // Outputs that the op itself needs are kept. So are its other outputs, which are small statistics.
-    if (std::count(from.begin(), from.end(), node.out[0])) continue;
+    if (std::count(from.begin(), from.end(), node.out[0])) return;
     auto reader =
         std::find_if(graph.nodes.begin() + static_cast<std::ptrdiff_t>(block.forward), graph.nodes.end(), reads);
-    if (reader == graph.nodes.end()) continue;
+    if (reader == graph.nodes.end()) return;
     const auto at = reader - graph.nodes.begin();
     const Id again = graph.emit(*node.op, from, node.attrs)[0];
     for (auto n = graph.nodes.begin() + at; n != graph.nodes.end(); ++n)
       std::replace(n->in.begin(), n->in.end(), node.out[0], again);
     std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
-  }
+  };
+  for (size_t f = block.forward; f-- > 0;) run_again(f, true);
+  for (size_t f = 0; f < block.forward; ++f) run_again(f, false);
 }
 
 const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;

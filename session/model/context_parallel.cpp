@@ -6,6 +6,7 @@
 
 #include "core/base/text.hpp"
 #include "engine/ops_attention.h"
+#include "engine/ops_fp8.h"
 #include "engine/ops_parallel.h"
 #include "engine/ops_softcap.h"
 #include "session/model/caller_loss.hpp"
@@ -21,6 +22,7 @@ constexpr const char *conv_op = "eng.mamba.causal_conv1d/1", *scan_op = "eng.mam
 // Ops that compute each position from the same position of their inputs.
 const std::set<std::string> position_ops = {ENG_OP_LINEAR,
                                             ENG_OP_LINEAR_RELU,
+                                            ENG_OP_FP8_LINEAR,
                                             ENG_OP_EMBEDDING,
                                             ENG_OP_RMS_NORM,
                                             ENG_OP_LAYER_NORM,
@@ -38,6 +40,7 @@ const std::set<std::string> position_ops = {ENG_OP_LINEAR,
                                             ENG_OP_GROUP_CROSS_ENTROPY,
                                             ENG_OP_CROSS_ENTROPY,
                                             ENG_OP_CAPPED_CROSS_ENTROPY,
+                                            ENG_OP_LABEL_LOGPROB,
                                             "eng.low_rank.magnitude/1",
                                             "eng.mamba.split/1",
                                             "eng.mamba.join/1",
@@ -85,8 +88,8 @@ class ContextDivision : ContextValues {
       return std::any_of(node.in.begin(), node.in.end(), [&](Id i) { return i && held_[i] == held; });
     };
     if (any(OwnPart::sum) || any(OwnPart::hidden)) refuse(fmt::format("{} reads a sum over positions", node.op->id));
-    if (node.op->random)
-      refuse(fmt::format("{} draws numbers by position, which ranks cannot divide yet", node.op->id));
+    if (is(node, ENG_OP_DROPOUT)) return emit_dropout(node);
+    if (node.op->random) refuse(fmt::format("{} draws numbers by position, which ranks cannot divide", node.op->id));
     if (is(node, ENG_OP_ATTENTION) || is(node, ENG_OP_ATTENTION_WINDOW)) return emit_attention(node);
     if (is(node, ENG_OP_ROPE)) return emit_rope(node);
     if (is(node, ENG_OP_POSITIONS)) return emit_positions(node);
@@ -96,6 +99,9 @@ class ContextDivision : ContextValues {
     if (is(node, route_op)) return emit_route(node);
     if (is(node, balance_op)) return emit_balance(node);
     if (any(OwnPart::share)) return emit_share(node);
+    if (std::all_of(node.out.begin(), node.out.end(), [&](Id o) { return is_term(o); }) &&
+        !position_ops.count(node.op->id))
+      return emit_terms(node);
     const bool divided = any(OwnPart::positions) || any(OwnPart::field);
     if (divided && (!position_ops.count(node.op->id) || moves_positions(node)))
       refuse(fmt::format("it cannot divide the positions of {}", node.op->id));
@@ -244,6 +250,33 @@ class ContextDivision : ContextValues {
       held_[node.out[k]] = OwnPart::sum;
     }
   }
+  bool is_term(Id value) const {
+    if (from_.tmpl != model_.blocks.back().tmpl) return false;
+    return std::count(from_.outputs.begin(), from_.outputs.end(), value) ||
+           std::any_of(from_.terms.begin(), from_.terms.end(), [&](const Term& t) { return t.value == value; });
+  }
+  // Terms of numbers of whole sequences, one for each position: all ranks compute them, and each counts its part.
+  void emit_terms(const Node& node) {
+    std::vector<Id> in;
+    for (const Id i : node.in) {
+      if (i && desc(i).ndim > 2) refuse(fmt::format("{} reads more than a number for each position", node.op->id));
+      in.push_back(whole(i));
+    }
+    const std::vector<Id> out = to_.graph.emit(*node.op, std::move(in), node.attrs);
+    for (size_t k = 0; k < out.size(); ++k) {
+      of_[node.out[k]] = made(ENG_OP_SCALE, {out[k]}, {{{"factor", 0, 1.0 / n_}}});
+      held_[node.out[k]] = OwnPart::sum;
+    }
+  }
+  // An element is dropped by its number in the whole sequence, in which the other ranks' positions are zeros.
+  void emit_dropout(const Node& node) {
+    const Id x = own(node.in[0]);
+    if (held_[node.in[0]] != OwnPart::positions) refuse("eng.dropout/1 reads a value without positions");
+    std::vector<int64_t> sizes;
+    const Id all = among_all(x, sizes);
+    of_[node.out[0]] = pieces(made(ENG_OP_DROPOUT, {all}, node.attrs), 1, sizes)[index_ ? 1 : 0];
+    held_[node.out[0]] = OwnPart::positions;
+  }
   void emit_share(const Node& node) {
     if (!is(node, ENG_OP_ADD)) refuse(fmt::format("{} reads a sum over positions", node.op->id));
     const Id a = share(node.in[0]), b = share(node.in[1]);
@@ -264,8 +297,6 @@ void check_context(const Config& config, bool reads_more) {
         "remove one of the two");
   };
   if (reads_more) refuse("jobs, or where logits or activations are read: they need whole sequences");
-  if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]] yet");
-  if (config.section("reference").has("from")) refuse("[reference] yet");
   if (caller_loss(config)) refuse("loss.plugin = \"caller\", which reads whole logits");
 }
 

@@ -22,7 +22,6 @@ ContextValues::ContextValues(const Model& model, const Ranks& ranks, uint32_t tm
       channels_(from_.graph.size() + 1, 0) {
   const auto stands = [&](const Block& b) { return b.tmpl == tmpl; };
   block_ = std::find_if(model.blocks.begin(), model.blocks.end(), stands)->name;
-  if (from_.beside) refuse("it passes on the result of a reference model");
   to_.tmpl = from_.tmpl, to_.states = from_.states;
   to_.graph.among_ranks = true;
   for (Id id = 1; id <= from_.graph.size(); ++id) {
@@ -37,6 +36,7 @@ ContextValues::ContextValues(const Model& model, const Ranks& ranks, uint32_t tm
   }
   for (Id id : from_.params) to_.params.push_back(of_[id]);
   for (Id id : from_.inputs) to_.inputs.push_back(of_[id]);
+  to_.beside = from_.beside ? of_[from_.beside] : 0;
 }
 
 void ContextValues::refuse(const std::string& what) const {
@@ -115,6 +115,30 @@ Id ContextValues::total(Id id) {
   Id sum = made(ENG_OP_GROUP_SUM, {padded}, group_);
   if (rest) sum = pieces(sum, 0, {values, rest})[0];
   return d.ndim == 2 ? reshaped(sum, 0, {d.dims[0], d.dims[1]}) : sum;
+}
+
+Id ContextValues::among_all(Id x, std::vector<int64_t>& sizes) {
+  const int64_t before = index_ * own_length(), behind = model_.sequence_length - before - own_length();
+  Attrs attrs{{{"axis", 1, 0}}};
+  std::vector<Id> parts;
+  for (const int64_t n : {before, own_length(), behind}) {
+    if (!n) continue;
+    attrs.list.push_back({fmt::format("size{}", sizes.size()), n, 0});
+    parts.push_back(sizes.size() == (before ? 1u : 0u) ? x : 0);
+    sizes.push_back(n);
+  }
+  return made(ENG_OP_CONCAT, std::move(parts), std::move(attrs));
+}
+
+// Adding zeros is exact. All ranks compute with the sum, so that its gradient is the sum of their parts of it.
+Id ContextValues::whole(Id id) {
+  if (!id || held_[id] != OwnPart::positions) return of(id);
+  Id& here = whole_[id];
+  if (here) return here;
+  std::vector<int64_t> sizes;
+  const Id mine = among_all(of(id), sizes);
+  to_.summed[mine] = group_;
+  return here = made(ENG_OP_GROUP_SUM, {mine}, group_);
 }
 
 int64_t ContextValues::copies_of(int64_t count) const {

@@ -53,6 +53,11 @@ class ContextValues {
   // This rank's summand of a value without positions; and the sum over the ranks.
   Id share(Id id);
   Id total(Id id);
+  // This rank's positions x (B, T/N, ...) among zeros in place of all others; `sizes` gets the positions before them,
+  // theirs, and those behind, without those that are none.
+  Id among_all(Id x, std::vector<int64_t>& sizes);
+  // All positions of a value on every rank.
+  Id whole(Id id);
   // The number of copies that makes a number of groups a multiple of the ranks.
   int64_t copies_of(int64_t count) const;
   // x divided along a dimension.
@@ -70,7 +75,7 @@ class ContextValues {
   std::vector<Id> of_, channels_;  // per id; 0: not made yet
 
  private:
-  std::map<Id, Id> own_fields_;
+  std::map<Id, Id> own_fields_, whole_;
 };
 
 }  // namespace eng

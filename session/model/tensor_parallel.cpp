@@ -6,6 +6,7 @@
 
 #include "core/base/text.hpp"
 #include "engine/ops_attention.h"
+#include "engine/ops_fp8.h"
 #include "engine/ops_parallel.h"
 #include "session/model/caller_loss.hpp"
 #include "session/model/divided_ops.hpp"
@@ -17,7 +18,7 @@ constexpr int32_t undivided = -1;  // no dimension of a value is divided
 
 bool is_map(const Node& node) {
   const std::string id = node.op->id;
-  return id == ENG_OP_LINEAR || id == ENG_OP_LINEAR_RELU || id == op_experts;
+  return id == ENG_OP_LINEAR || id == ENG_OP_LINEAR_RELU || id == ENG_OP_FP8_LINEAR || id == op_experts;
 }
 bool is_one_of(const Node& node, std::initializer_list<const char*> ids) {
   return std::any_of(ids.begin(), ids.end(), [&](const char* id) { return node.op->id == std::string(id); });
@@ -164,8 +165,6 @@ class Division {
       need_parts(i("heads"), fmt::format("{} attention heads", i("heads")));
       need_parts(i("kv_heads"), fmt::format("{} heads of keys and values", i("kv_heads")));
     }
-    if (is_head_norm(node) && d == last(x))
-      refuse(fmt::format("{} is over all channels that are divided", node.op->id));
     if (is_one_of(node, {ENG_OP_DROPOUT}) && d != last(x)) refuse("it cannot divide " + std::string(node.op->id));
     if (is_one_of(node, {ENG_OP_SPLIT, ENG_OP_CONCAT}) && d == i("axis"))
       refuse(fmt::format("{} is along the dimension that is divided", node.op->id));
@@ -268,11 +267,18 @@ class Division {
         const auto users = [&](const Block& b) {
           return std::count(b.params.begin(), b.params.end(), block->params[k]);
         };
-        std::ptrdiff_t all = 0;
-        for (const Block& b : model_.blocks) all += users(b);
-        if (cuts_[k].count == 1) continue;
-        if (all > 1) refuse(p.name + " is shared with another block");
-        p.cut = cuts_[k];
+        // A block of the reference may have the parameters of the model's, which are divided alike.
+        const bool referred = block < model_.blocks.data() + model_.reference_blocks;
+        std::ptrdiff_t all = 0, others = 0;
+        for (size_t b = 0; b < model_.blocks.size(); ++b)
+          ((b < model_.reference_blocks) == referred ? all : others) += users(model_.blocks[b]);
+        if (cuts_[k].count == 1 && p.cut.count == 1) continue;
+        if (all > 1 || others > 1) refuse(p.name + " is shared with another block");
+        const Divided before = std::exchange(p.cut, cuts_[k]);
+        if (before.count > 1 ? before.dim != p.cut.dim || before.count != p.cut.count || before.groups != p.cut.groups
+                             : referred && others > 0)
+          refuse(p.name + " is divided otherwise in the reference model");
+        if (before.count > 1) continue;
         p.desc.dims[p.cut.dim] /= n_;
       }
   }
@@ -338,6 +344,9 @@ class Division {
     } else if (is_one_of(node, {ENG_OP_DROPOUT}) && divided_[x] != undivided) {
       of_[node.out[0]] = dropped(of_[x], last(x), attrs);
       return;
+    } else if (is_head_norm(node) && divided_[x] == last(x)) {
+      of_[node.out[0]] = normed(node, in);
+      return;
     } else if (const DividedOp* rule = divided_op(node.op->id); rule && divided_[node.out[0]] != undivided) {
       for (const uint32_t k : rule->shared) in[k] = entered(node.in[k]);
     } else if (x && divided_[x] != undivided) {
@@ -361,6 +370,20 @@ class Division {
     return leaves(value) || std::any_of(from_.graph.nodes.begin(), from_.graph.nodes.end(), [&](const Node& node) {
              return std::count(node.in.begin(), node.in.end(), value) && !partial_[node.out[0]];
            });
+  }
+  // This rank's channels of a norm over all, which all ranks compute from the sum of all channels, each among zeros.
+  // What reads it gives each rank its summand of the gradient.
+  Id normed(const Node& node, std::vector<Id> in) {
+    const int64_t axis = last(node.in[0]);
+    Attrs joined{{{"axis", axis, 0}}};
+    std::vector<Id> channels(n_, 0);
+    for (uint32_t k = 0; k < n_; ++k)
+      joined.list.push_back({fmt::format("size{}", k), to_.graph.value(in[0]).desc.dims[axis], 0});
+    channels[index_] = in[0];
+    in[0] = made(ENG_OP_GROUP_SUM, {made(ENG_OP_CONCAT, std::move(channels), std::move(joined))}, group_);
+    const Id y = made(node.op->id, std::move(in), node.attrs);
+    to_.summed[y] = group_;
+    return to_.graph.emit(op(ENG_OP_SPLIT), {y}, {{{"axis", axis, 0}, {"parts", n_, 0}}})[index_];
   }
   // This rank's channels of what is dropped of all: an element is dropped by its number in the whole.
   Id dropped(Id x, int64_t axis, const Attrs& attrs) {
@@ -394,7 +417,6 @@ void check_parallel(const Config& config) {
                 "remove one of the two");
   };
   if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]]");
-  if (config.section("reference").has("from")) refuse("[reference]");
   if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
 }
 
@@ -405,7 +427,9 @@ void divide_layers(Model& model, const Ranks& ranks) {
   };
   const auto before = divided();  // of the vocabulary
   std::set<uint32_t> layers;
-  for (size_t b = 1; b + 1 < model.blocks.size(); ++b) layers.insert(model.blocks[b].tmpl);
+  const size_t own = model.reference_blocks;  // in front of them: first the embeddings, last the head, as here
+  for (size_t b = 1; b + 1 < model.blocks.size(); ++b)
+    if (b != own && b + 1 != own) layers.insert(model.blocks[b].tmpl);
   for (const uint32_t tmpl : layers) {
     Template t = Division(model, ranks, tmpl).divide();
     model.templates.at(tmpl) = std::move(t);
@@ -415,18 +439,6 @@ void divide_layers(Model& model, const Ranks& ranks) {
                 fmt::format("parallel.tensor = {}: model {} has no pairs of linear maps that ranks could divide",
                             ranks.tensor, model.plugin),
                 "set parallel.tensor = 1");
-}
-
-std::string parallel_line(const Model& model, const Ranks& ranks) {
-  if (ranks.tensor == 1) return "";
-  size_t tensors = 0;
-  int64_t divided = 0, all = 0;
-  for (const Parameter& p : model.params) {
-    all += count(p.whole());
-    if (p.cut.count > 1) ++tensors, divided += count(p.whole());
-  }
-  return fmt::format("{} ranks divide {} of {} tensors, {} of {} parameters; {} of them with other rows", ranks.tensor,
-                     tensors, model.params.size(), divided, all, ranks.data_size());
 }
 
 }  // namespace eng

@@ -22,8 +22,9 @@ constexpr uint64_t executed(uint64_t lists) {
 // Bytes of a tensor in the tables of a checkpoint, while it is saved and read back, and while it is only read; and of
 // each letter of its name, which occurs in many of them.
 constexpr uint64_t saved_tensor = 3440, read_tensor = 1750, letter = 25;
-// The communicator's bookkeeping for a collective (Open MPI 4.1).
-constexpr uint64_t collective = 1400;
+// The communicator's bookkeeping for a collective, and what it shares with each rank of the same machine beyond the
+// second: with 2, 4 and 8 ranks of llama 0, 0.3 and 0.9 MB (Open MPI 4.1).
+constexpr uint64_t collective = 1400, further_rank = 150000;
 
 // The size of an allocation in the heap: a word more, in steps of 16.
 uint64_t allocated(uint64_t bytes) {
@@ -87,6 +88,25 @@ uint64_t constants_of(const Plan& plan) {
   return bytes;
 }
 
+// Rows of weights on their way between ranks that have parts of them, before the first step
+// (session/train/lengths.hpp): measured with 2 and 4 ranks.
+uint64_t rows_between_ranks(const Plan& plan) {
+  std::set<std::string> maps;
+  for (const Tensor& t : plan.tensors)
+    if (const size_t at = t.name.rfind(".lora_magnitude_vector"); at != std::string::npos)
+      maps.insert(t.name.substr(0, at) + ".weight");
+  uint64_t most = 0;  // elements at a time
+  for (const Tensor& t : plan.tensors)
+    if ((t.part || t.cut.count > 1) && maps.count(t.name))
+      most = std::max(most, std::min(lengths_tile, static_cast<uint64_t>(count(t.desc))));
+  return 2 * plan.ranks.world.size * most * sizeof(float);
+}
+
+uint64_t communicator_of(const Plan& plan) {
+  const uint64_t here = plan.ranks.world.local_size;
+  return collective * collectives_of(plan) + (here > 2 ? (here - 2) * further_rank : 0);
+}
+
 }  // namespace
 
 uint64_t second_place_bytes(uint64_t tensors) {
@@ -102,8 +122,9 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
   const uint64_t each =
       (trains ? saved_tensor : read_tensor) + letter * letters / std::max<size_t>(plan.tensors.size(), 1);
   uint64_t tables = (trains ? plan.tensors.size() : stored) * each;
-  if (trains) tables -= std::min(tables, lists / 5);  // they fill the holes that planning left
-  return lists + executed(lists) + lists_of(model) + constants_of(plan) + tables + collective * collectives_of(plan);
+  if (trains) tables -= std::min(tables, lists / 5);                // they fill the holes that planning left
+  if (trains) tables = std::max(tables, rows_between_ranks(plan));  // these are gone by then
+  return lists + executed(lists) + lists_of(model) + constants_of(plan) + tables + communicator_of(plan);
 }
 
 void release_freed_memory() {

@@ -7,6 +7,9 @@
 
 namespace eng {
 
+// Elements of a weight that are read at a time for the first lengths of its rows (session/train/lengths.hpp).
+constexpr uint64_t lengths_tile = 65536;
+
 // In bytes: what the lists of the plan and the model take, counted; and what the executor, the kernels and a save keep
 // of each action and tensor, by sizes that were measured with the device cpu. `stored`: tensors of the checkpoint that
 // is read, for a plan that does not train.

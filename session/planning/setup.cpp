@@ -151,7 +151,8 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const int64_t length = other ? other : a.generate ? a.generate : train.integer("sequence_length");
   Model out = trace(model, table, a.generate ? a.readable.sequences : train.integer("micro_batch"), length, s.precision,
                     frozen, runs, with, transforms, loss, reference, s.target,
-                    a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks(), notes);
+                    a.generate || caller_loss(a.config) ? 1 : s.target.head_rows, a.ranks(),
+                    a.section("parallel").boolean("sequence"), notes);
   // A reference of its own weights is not packed; the model's own frozen weights may be.
   const bool base = scores && a.section("reference").string("from") == "base";
   if (!scores || base) choose_packed(out, s.precision, base ? std::vector<std::string>{"*"} : train.strings("freeze"));
@@ -347,6 +348,8 @@ static void add_notes(Setup& s, const Asked& a) {
     if (std::string note = left_ops(s.plan, *s.kernels); !note.empty()) s.notes.push_back(std::move(note));
   note_lossy(s.precision, s.notes);
   if (s.sharding) note_lossy(*s.sharding, s.notes);
+  if (a.training && a.ranks().tensor == 1 && a.section("parallel").boolean("sequence"))
+    s.notes.push_back("parallel.sequence has no effect without parallel.tensor");
   note_threads(a.config, s.target, a.world.local_size, s.notes);
   if (!a.generate) note_length(a.section("model"), s.model.sequence_length, s.model.info.max_length, s.notes);
 }

@@ -6,6 +6,7 @@
 
 #include "session/model/context_parallel.hpp"
 #include "session/model/heads.hpp"
+#include "session/model/sequence_parallel.hpp"
 #include "session/model/tensor_parallel.hpp"
 #include "session/model/vocabulary_parallel.hpp"
 
@@ -31,7 +32,8 @@ void check_blocks(const Model& model, const Section& section) {
 Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, const Precision& precision,
             const std::vector<std::string>& freeze, bool runs, const Offered& offered,
             const std::vector<Transform>& transforms, const Loss& loss, const std::optional<Reference>& reference,
-            const Target& target, int64_t head_rows, const Ranks& ranks, std::vector<std::string>& notes) {
+            const Target& target, int64_t head_rows, const Ranks& ranks, bool positions,
+            std::vector<std::string>& notes) {
   const std::string& name = section.string("plugin");
   try {
     return trace_model(
@@ -42,6 +44,7 @@ Model trace(const Section& section, const eng_model& table, int64_t rows, int64_
           pad_heads(model, head_rows);
           divide_layers(model, ranks);
           divide_sequences(model, ranks);
+          if (positions && ranks.tensor > 1) divide_positions(model, ranks);
         },
         precision.dtype(ENG_ROLE_STREAM));
   } catch (const Error& e) {

@@ -6,6 +6,7 @@
 
 #include "session/checkpoint/convert.hpp"
 #include "session/huggingface/adapter.hpp"
+#include "session/planning/bookkeeping.hpp"
 #include "session/planning/shares.hpp"
 #include "session/train/trainer.hpp"
 
@@ -52,7 +53,7 @@ bool begin_lengths(Trainer& trainer, const std::set<std::string>& given) {
     const auto rows = static_cast<uint64_t>(weight.shape[0]), columns = static_cast<uint64_t>(weight.shape[1]);
     const LowRankPath path{
         static_cast<uint64_t>(adapter.rank), columns, adapter.scale(), all(adapter.a()), all(adapter.b()), 1};
-    const uint64_t tile = std::max<uint64_t>(1, 65536 / columns);  // rows; the plan has no room for more
+    const uint64_t tile = std::max<uint64_t>(1, lengths_tile / columns);  // rows; the plan has no room for more
     std::vector<float> lengths;
     for (uint64_t first = 0, n = 0; first < rows; first += n) {
       n = std::min(tile, rows - first);

@@ -49,6 +49,9 @@ TEST_CASE("products in fp8 are planned, trained and resumed with the same bits",
   scratch.write("some.toml", config + fp8 + "exclude = [\"*.down_proj\", \"*.0.self_attn.*\"]\n");
   CHECK(has(good(scratch, {"plan", "some.toml"}).out,
             "gate_proj 2, k_proj 1, o_proj 1, q_proj 1, up_proj 2, v_proj 1; as they are: down_proj 2, k_proj 1"));
+  // Ranks that divide layers or sequences multiply their parts so.
+  for (const char* degree : {"parallel.tensor=2", "parallel.context=2"})
+    CHECK(has(good(scratch, {"plan", "fp8.toml", "--ranks", "2", degree}).out, maps));
 }
 
 TEST_CASE("mistakes with products in fp8 are reported", "[cli]") {
@@ -71,5 +74,4 @@ TEST_CASE("mistakes with products in fp8 are reported", "[cli]") {
   // The path of an adapter stands beside eng.linear/1, which is not there any more.
   refused(fp8 + "\n[[transforms]]\nplugin = \"lora\"\ntargets = [\"*.q_proj\"]\n", 2, "is read by eng.fp8.linear/1");
   refused(fp8, 3, "device cuda has no kernel", {"device.describe=h100-80g"});
-  refused(fp8, 2, "parallel.tensor", {"parallel.tensor=2", "--ranks", "2"});
 }

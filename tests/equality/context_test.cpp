@@ -2,15 +2,15 @@
 // Sequences that ranks divide: the numbers of one rank within rounding, and the same bits in every run of one degree.
 #include <catch2/catch.hpp>
 
-#include <cmath>
-
 #include "all_equal.hpp"
 #include "core/base/error.hpp"
+#include "degrees.hpp"
 #include "plugins.hpp"
 
 namespace context_test {
 
 using namespace equality;
+using namespace equality::degrees;
 using Catch::Contains;
 
 namespace {
@@ -24,72 +24,6 @@ Group divided(const char* model, uint32_t context, uint32_t world = 0) {
   group.length = 8, group.optimizer = sgd;
   return group;
 }
-// Ranks with these samples that have whole sequences, and the whole model.
-Group undivided(Group group) {
-  group.world /= group.same_rows(), group.tensor = group.context = 1;
-  return group;
-}
-Result trained(const Group& group, const Draw& draw = {}) {
-  return train(group, plan(group, draw), {11});
-}
-
-double largest(const std::vector<float>& values) {
-  double out = 0;
-  for (const float x : values) out = std::max(out, std::abs(double{x}));
-  return out;
-}
-
-// The sum of the losses of all ranks, and the norm, of every step. Where there are several ranks, each also says what
-// all have.
-struct Steps {
-  std::vector<double> losses, norms;
-};
-Steps steps(const Group& group, const Result& result) {
-  Steps out;
-  const std::vector<float>&losses = numbers(result, "losses"), &norms = numbers(result, "norms");
-  const size_t ranks = group.world / group.tensor, all = losses.size() / (ranks * static_cast<size_t>(group.steps));
-  const size_t mine = all / (ranks > 1 ? 1 + ranks : 1);  // micro-batches x terms
-  REQUIRE(losses.size() == ranks * all * static_cast<size_t>(group.steps));
-  REQUIRE(mine % static_cast<size_t>(group.accumulate) == 0);
-  for (size_t s = 0; s < static_cast<size_t>(group.steps); ++s) {
-    out.losses.push_back(0), out.norms.push_back(double{norms[s * ranks]});
-    for (size_t r = 0; r < ranks; ++r)
-      for (size_t a = 0; a < mine; ++a) out.losses.back() += double{losses[(s * ranks + r) * all + a]};
-  }
-  return out;
-}
-
-// Checks that two trainings differ by rounding only, and that they differ: nothing is compared with itself.
-void near(const Group& a, const Result& x, const Group& b, const Result& y, double most = 2e-5) {
-  REQUIRE(x.complaint == "");
-  REQUIRE(y.complaint == "");
-  const Steps one = steps(a, x), two = steps(b, y);
-  for (size_t s = 0; s < one.losses.size(); ++s) {
-    CHECK(two.losses[s] == Approx(one.losses[s]).epsilon(1e-5));
-    CHECK(two.norms[s] == Approx(one.norms[s]).epsilon(1e-4));
-  }
-  const auto role = [](const std::string& name) { return name.substr(0, name.find(' ')); };
-  std::map<std::string, double> sizes;
-  for (const auto& [name, values] : x.tensors) sizes[role(name)] = std::max(sizes[role(name)], largest(values));
-  double all = 0;
-  for (const auto& [name, values] : x.tensors) {
-    if (name == "losses" || name == "norms" || name == "scales") continue;
-    const std::vector<float>& theirs = numbers(y, name);
-    REQUIRE(values.size() == theirs.size());
-    double apart = 0;
-    for (size_t k = 0; k < values.size(); ++k) apart = std::max(apart, std::abs(double{values[k]} - double{theirs[k]}));
-    INFO(name << " " << apart);
-    CHECK(apart <= most * std::max(largest(values), 1e-3 * sizes[role(name)]));
-    all = std::max(all, apart);
-  }
-  CHECK(all > 0);
-}
-void near_undivided(const Group& group) {
-  INFO(describe(group));
-  const Group whole = undivided(group);
-  near(whole, trained(whole), group, trained(group));
-}
-
 std::string refusal(const Group& group, const Draw& draw = {}) {
   try {
     plan(group, draw);
@@ -226,6 +160,42 @@ TEST_CASE("low-rank paths, frozen layers and whole-matrix optimizers train on di
   all_equal(group, {draws[0], draws[3]});
 }
 
+TEST_CASE("what one rank drops of a sequence, ranks that divide it drop") {
+  Group group = divided("opt", 2);
+  group.accumulate = 2;
+  near_undivided(group);
+  Group still = group;
+  still.model = "opt-still";
+  CHECK(difference(trained(group), trained(still)) != "");
+}
+
+TEST_CASE("dropout of divided sequences with paths, degrees and strategies", "[.slow]") {
+  Group group = divided("llama", 4);
+  group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ndropout = 0.3\ntargets = ['all-linear']\n";
+  near_undivided(group);
+  all_equal(group, {draws[0], draws[3]});
+  group = divided("opt", 2, 4);
+  near_undivided(group);
+  all_equal(group, {draws[0], draws[3], draws[5]});
+  group = divided("llama-heads", 2, 4);
+  group.tensor = 2, group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ndropout = 0.3\n";
+  near_undivided(group);
+}
+
+TEST_CASE("observers of divided sequences see what they see of whole ones") {
+  const Group group = divided("llama", 2);
+  const Draw watched{.observe = true};
+  const Result two = trained(group, watched), one = trained(undivided(group), watched);
+  CHECK(difference(two, trained(group)) == "");  // they change nothing
+  REQUIRE(two.observed.size() == one.observed.size());
+  REQUIRE(one.observed.size() > 5);
+  for (size_t k = 0; k < one.observed.size(); ++k) {
+    INFO(one.observed[k].name);
+    CHECK(two.observed[k].name == one.observed[k].name);
+    CHECK(two.observed[k].value == Approx(one.observed[k].value).epsilon(1e-4).margin(1e-7));
+  }
+}
+
 TEST_CASE("a rank keeps its part of the activations, and whole weights") {
   const Group group = divided("llama", 2);
   const Planned two = plan(group, {}), one = plan(undivided(group), {});
@@ -251,8 +221,6 @@ TEST_CASE("sequences that cannot be divided are refused with the reason") {
   group = divided("llama", 2, 2);
   group.tensor = 2;
   CHECK_THAT(refusal(group), Contains("parallel.tensor = 2 x parallel.context = 2 does not divide 2 ranks"));
-  CHECK_THAT(refusal(divided("opt", 2)), Contains("eng.dropout/1 draws numbers by position"));
-  CHECK_THAT(refusal(divided("llama", 2), {.observe = true}), Contains("does not work with [[observers]]"));
 }
 
 }  // namespace context_test

@@ -80,7 +80,8 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   text += d.zero;
   const uint32_t data = g.world / g.tensor;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", data % 2 ? data : 2);
-  if (g.same_rows() > 1) text += fmt::format("[parallel]\ntensor = {}\ncontext = {}\n", g.tensor, g.context);
+  if (g.same_rows() > 1)
+    text += fmt::format("[parallel]\ntensor = {}\ncontext = {}\nsequence = {}\n", g.tensor, g.context, g.sequence);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   text += g.transforms;
@@ -138,8 +139,10 @@ void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::ve
 
 std::string describe(const Group& g) {
   return fmt::format("{} on {} ranks{}, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world,
-                     g.same_rows() > 1 ? fmt::format(" (tensor {}, context {})", g.tensor, g.context) : "", g.precision,
-                     g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
+                     g.same_rows() > 1 ? fmt::format(" (tensor {}{}, context {})", g.tensor,
+                                                     g.sequence ? " with positions" : "", g.context)
+                                       : "",
+                     g.precision, g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
                      g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
          (g.packed ? "; packed" : "") + (g.transforms.empty() ? "" : "; " + g.transforms);
 }

@@ -3,7 +3,7 @@
 // one rank, so ranks in place of micro-batches change nothing, either.
 #include <catch2/catch.hpp>
 
-#include "all_equal.hpp"
+#include "degrees.hpp"
 
 namespace fp8_test {
 
@@ -79,6 +79,24 @@ TEST_CASE("products of 8 bits of every model and format have the same bits", "[.
     all_equal(group, draws);
     group.world = 3, group.reduce_per_step = true;
     all_equal(group, {draws[0], draws[3]});
+  }
+}
+
+// A scale is that of what a rank multiplies, so another degree has other bits, near those of one rank.
+TEST_CASE("ranks that divide layers or sequences multiply their parts in 8 bits", "[.slow]") {
+  for (const auto& [tensor, context, sequence] : {std::tuple{2u, 1u, false}, {2u, 1u, true}, {1u, 2u, false}}) {
+    Group group = group_of("llama", "bf16");
+    group.world = 4, group.tensor = tensor, group.context = context, group.sequence = sequence, group.length = 8;
+    INFO(describe(group));
+    const Result divided = all_equal(group, {draws[0], draws[2], draws[3], draws[5]});
+    Group plain = group;
+    plain.transforms = "";
+    CHECK(difference(divided, train(plain, plan(plain, draws[0]), {3})) != "");
+    const Group whole = degrees::undivided(group);
+    const Result alone = train(whole, plan(whole, draws[0]), {3});
+    const double mine = degrees::steps(group, divided).losses[0], theirs = degrees::steps(whole, alone).losses[0];
+    CHECK(mine == Approx(theirs).epsilon(0.01));
+    CHECK(mine != theirs);
   }
 }
 

@@ -117,7 +117,7 @@ class Search {
       const Way& way = grid_.ways[w];
       const std::string degrees = words_of(way.degrees);
       const auto hopeless = hopeless_.find({degrees, format, offload});
-      if (hopeless != hopeless_.end()) continue;
+      if (hopeless != hopeless_.end() || !needs_context(way, format, offload, fit.available.device)) continue;
       const Tried plain = bound({format, w, plain_, way.micro.front(), offload});
       if (!plain.refused.empty() && !degrees.empty() && !possible(way)) {
         for (size_t f = 0; f < grid_.formats.size(); ++f)
@@ -158,6 +158,27 @@ class Search {
       return place(x) < place(y);
     });
     return out;
+  }
+  // False if one sequence at a time, of which fewer ranks have parts, fits without recomputing: as many tokens of a
+  // rank are then whole sequences, with nothing to exchange. False, too, if weights and states alone do not fit: parts
+  // of sequences do not change them.
+  bool needs_context(const Way& way, size_t format, size_t offload, uint64_t device) {
+    const auto edited = [](const Edit& e) { return e.key == "context"; };
+    if (std::none_of(way.degrees.begin(), way.degrees.end(), edited)) return true;
+    const std::optional<Edits> less = with_less_context(config_, way.degrees);
+    if (!less) return true;
+    const auto [known, fresh] = context_helps_.try_emplace({words_of(*less), format, offload}, true);
+    if (!fresh) return known->second;
+    const size_t none = grid_.ways.size();
+    size_t least = none;  // the way with these degrees that takes least memory
+    for (size_t w = 0; w < grid_.ways.size(); ++w)
+      if (words_of(grid_.ways[w].degrees) == words_of(*less) &&
+          (least == none || grid_.ways[w].strategy.order > grid_.ways[least].strategy.order))
+        least = w;
+    if (least == none) return true;  // there are fewer sequences than such groups of ranks
+    if (!needs_context(grid_.ways[least], format, offload, device)) return known->second = false;
+    const Tried tried = bound({format, least, plain_, 1, offload});
+    return known->second = !tried.refused.empty() || (!fits(tried) && (!device || tried.fixed <= device));
   }
   // True if the ranks can divide the model so at all.
   bool possible(const Way& way) {
@@ -252,6 +273,8 @@ class Search {
   Grid grid_;
   size_t plain_ = 0;  // of Grid::keeps: no recomputing; the first if the configuration says so itself
   std::map<std::string, uint64_t> row_bytes_;  // by number format and degrees
+  // By degrees, number format and offload: `needs_context` of the next larger `context`.
+  std::map<std::tuple<std::string, size_t, size_t>, bool> context_helps_;
   // Degrees, number formats and offloads of which no way fits, or of which there is no plan.
   std::set<std::tuple<std::string, size_t, size_t>> hopeless_;
 };

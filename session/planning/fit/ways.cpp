@@ -11,7 +11,7 @@ namespace eng {
 namespace {
 
 // Keys of [parallel] whose ranks exchange activations within each layer.
-constexpr const char* degree_keys[] = {"tensor"};
+constexpr const char* degree_keys[] = {"tensor", "context"};
 constexpr int64_t most_degree = 16;  // as [parallel] allows
 constexpr uint32_t most_nodes = 8;   // of a group
 
@@ -56,10 +56,15 @@ std::vector<Edits> degrees_of(const Config& config, const World& world) {
         out.push_back(std::move(edits));
       }
   }
+  std::erase_if(out, [&](const Edits& edits) {
+    int64_t all = 1;
+    for (const char* key : degree_keys) all *= degree_with(config, edits, key);
+    return !edits.empty() && world.local_size % all != 0;
+  });
   return out;
 }
 
-// The values of a strategy's group: the ranks with rows of their own of one node, and of 2, 4, 8 nodes.
+// The values of a strategy's group: its ranks of one node, and of 2, 4, 8 nodes.
 std::vector<int64_t> groups_of(uint32_t data, const World& world) {
   std::vector<int64_t> out;
   if (world.local_size < 2 || world.size <= world.local_size) return out;
@@ -94,8 +99,10 @@ class Ways {
     add({strategies[0]});
     if (world.size == 1) return;
     for (const Edits& degrees : degrees_of(config, world)) {
-      const uint32_t data = ranks_with_rows(config, degrees, world.size);
-      if (!data || all_rows_ % data) continue;
+      const uint32_t rows = ranks_with_rows(config, degrees, world.size);
+      if (!rows || all_rows_ % rows) continue;
+      // A strategy divides states over the ranks of a context group, too.
+      const uint32_t data = rows * static_cast<uint32_t>(degree_with(config, degrees, "context"));
       if (data == 1)  // nothing is left for a strategy
         add_with(own_, degrees, {}, {});
       else
@@ -121,7 +128,9 @@ class Ways {
   void add_with(const Offer& strategy, const Edits& degrees, const Edits& zero, const Edits& lossy) {
     Way way{strategy, degrees, degrees};
     for (const Edits* more : {&zero, &lossy}) way.edits.insert(way.edits.end(), more->begin(), more->end());
-    if (!degrees.empty()) append_effect(way.effect, "sums within layers in another order");
+    for (const Edit& e : degrees)
+      append_effect(way.effect,
+                    e.key == "tensor" ? "sums within layers in another order" : "sums over positions in another order");
     // With the library's own order of sums no strategy keeps the bits of another.
     if (!zero.empty() && config_.section("comm").string("reduce") == "fast")
       append_effect(way.effect, "sums over ranks in another order");
@@ -164,6 +173,24 @@ Offers strategies_of(const Config& config, Registry& registry) {
         one.effect = fmt::format("{} changes values that it moves", one.name);
     } catch (const Error&) {
     }
+  return out;
+}
+
+int64_t degree_with(const Config& config, const Edits& degrees, const std::string& key) {
+  for (const Edit& e : degrees)
+    if (e.section == "parallel" && e.key == key) return std::get<int64_t>(e.value);
+  return config.section("parallel").integer(key);
+}
+
+std::optional<Edits> with_less_context(const Config& config, const Edits& degrees) {
+  const int64_t now = degree_with(config, degrees, "context");
+  if (now == 1) return std::nullopt;
+  int64_t less = now - 1;
+  while (now % less) --less;
+  Edits out;
+  for (const Edit& e : degrees)
+    if (e.key != "context") out.push_back(e);
+  if (less != config.section("parallel").integer("context")) out.push_back({"parallel", "context", less});
   return out;
 }
 

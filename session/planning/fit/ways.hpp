@@ -2,6 +2,8 @@
 // The ways in which ranks can divide a step: degrees of [parallel], strategies of [zero] and their groups.
 #pragma once
 
+#include <optional>
+
 #include "core/trace/builder.hpp"
 #include "session/planning/fit/edits.hpp"
 #include "session/planning/fit/offers.hpp"
@@ -19,6 +21,10 @@ struct Way {
 
 // The strategies of [zero], that of the configuration first.
 Offers strategies_of(const Config& config, Registry& registry);
+// The degree of a key of [parallel], with these edits.
+int64_t degree_with(const Config& config, const Edits& degrees, const std::string& key);
+// The degrees with the next smaller `context`, as ways have them; none if sequences are whole.
+std::optional<Edits> with_less_context(const Config& config, const Edits& degrees);
 // The configuration's own way, then all others for `world`. Ranks that divide layers share a node, so that degrees
 // are divisors of World::local_size. Groups of a strategy are one node or some nodes, where there are more.
 std::vector<Way> ways_of(const Config& config, const Offers& strategies, const World& world, bool lossy);

@@ -148,6 +148,9 @@ TEST_CASE("ways to divide a step: degrees within a node, groups of nodes, and wh
   CHECK(has(node, "parallel.tensor=2 zero.plugin=zero3"));
   CHECK(has(node, "parallel.tensor=8"));  // no rank has the rows of another: nothing is left to divide
   CHECK_FALSE(has(node, "parallel.tensor=8 zero.plugin=zero3"));
+  CHECK(has(node, "parallel.context=8 zero.plugin=zero3"));  // a strategy divides states over these ranks
+  CHECK(has(node, "parallel.tensor=4 parallel.context=2"));
+  CHECK_FALSE(has(node, "parallel.tensor=4 parallel.context=4"));
   for (const std::string& one : node) CHECK_THAT(one, !Contains("group") && !Contains("hpz") && !Contains("int8"));
   CHECK(has(nodes, "zero.plugin=hpz zero.group=8"));
   CHECK(has(nodes, "parallel.tensor=2 zero.plugin=mics zero.group=4"));

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compositions drawn at random: models x ranks x tensor x context x strategies x tiers x recomputation x formats x
+// adapters, against ranks that divide neither layers nor sequences, and against another plan of the same group.
+// EQUALITY_DRAW is text that chooses them, which tools/run-tests sets to the commit; EQUALITY_COMPOSED is their number.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+
+#include "core/base/error.hpp"
+#include "degrees.hpp"
+
+namespace composed_test {
+
+using namespace equality;
+
+namespace {
+
+constexpr const char* sgd = "plugin = 'sgd'\nlearning_rate = 0.1\nmomentum = 0.9\n";
+
+struct Composition {
+  Group group;
+  Draw draw;
+  bool exact = true;  // its numbers are those of one rank but for the rounding of f32
+};
+
+uint32_t divisor(Random& random, uint32_t n) {
+  uint32_t out = 0;
+  do out = 1u << below(random, 4);
+  while (n % out);
+  return out;
+}
+
+Composition compose(Random& random) {
+  static const char* models[] = {"llama",
+                                 "llama-tied",
+                                 "llama-heads",
+                                 "qwen2",
+                                 "qwen3",
+                                 "gemma3",
+                                 "mistral",
+                                 "opt",
+                                 "opt-still",
+                                 "mamba",
+                                 "mamba2",
+                                 "hybrid",
+                                 "moe",
+                                 "plugin = 'olmo2'\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\n"
+                                 "num_attention_heads = 4\nnum_key_value_heads = 2\n"};
+  Composition out;
+  Group& g = out.group;
+  g.model = models[below(random, 14)];
+  g.world = 2u << below(random, 3);
+  do g.tensor = divisor(random, g.world), g.context = divisor(random, g.world / g.tensor);
+  while (g.same_rows() == 1 && chance(random, 0.8));
+  g.sequence = g.tensor > 1 && chance(random, 0.5);
+  g.length = 8, g.steps = 2, g.optimizer = sgd;
+  g.accumulate = 1 + static_cast<int64_t>(below(random, 2)), g.reduce_per_step = chance(random, 0.3);
+  g.packed = g.model.rfind("gemma", 0) != 0 && chance(random, 0.3);
+  if (g.model != "moe" && chance(random, 0.2)) g.z_loss = 0.01;
+  if (chance(random, 0.3)) {
+    static const char* formats[] = {"bf16", "fp16", "bf16_sr"};
+    g.precision = formats[below(random, 3)], out.exact = false;
+  }
+  if (chance(random, 0.3)) {
+    g.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ntargets = ['all-linear']\n";
+    if (chance(random, 0.4)) g.transforms += "dora = true\n";
+    if (chance(random, 0.5)) g.transforms += "dropout = 0.2\n";
+  }
+  if (chance(random, 0.15)) g.transforms += "[[transforms]]\nplugin = 'fp8'\n", out.exact = false;
+  out.draw = draw(random, g);
+  out.draw.observe = out.draw.observe && g.tensor == 1, out.draw.pad_vocabulary = 1;
+  return out;
+}
+
+// "" or why it is refused: a fault of the settings, never of the program.
+std::string refusal(const Composition& c) {
+  try {
+    plan(c.group, c.draw), plan(c.group, {});
+  } catch (const eng::Error& e) {
+    if (e.exit() != eng::Exit::usage) throw;
+    return e.what();
+  }
+  return "";
+}
+
+void compare(const Composition& c) {
+  INFO(describe(c.group) << "; " << describe(c.draw));
+  std::cout << "  " << describe(c.group) << "; " << describe(c.draw) << "\n";
+  const Result result = all_equal(c.group, {{}, c.draw});
+  if (c.group.same_rows() == 1) return;
+  const Group whole = degrees::undivided(c.group);
+  const Result alone = degrees::trained(whole);
+  if (c.exact) return degrees::near(whole, alone, c.group, result, 1e-4);
+  REQUIRE(alone.complaint == "");
+  CHECK(degrees::steps(c.group, result).losses[0] == Approx(degrees::steps(whole, alone).losses[0]).epsilon(0.01));
+}
+
+uint64_t seed_of(const std::string& text) {  // FNV-1a
+  uint64_t out = 14695981039346656037u;
+  for (const char c : text) out = (out ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  return out;
+}
+
+void draw_and_compare(int number) {
+  const char* given = std::getenv("EQUALITY_DRAW");
+  const std::string text = given ? given : "1";
+  std::cout << "EQUALITY_DRAW=" << text << "\n";
+  Random random(seed_of(text));
+  std::map<std::string, int> refused;
+  int tries = 0;
+  for (int done = 0; done < number; ++tries) {
+    REQUIRE(tries < 40 * number + 100);
+    const Composition c = compose(random);
+    if (const std::string why = refusal(c); !why.empty())
+      ++refused[why];
+    else
+      compare(c), ++done;
+  }
+  for (const auto& [why, times] : refused) std::cout << "  refused " << times << ": " << why << "\n";
+}
+
+}  // namespace
+
+TEST_CASE("drawn compositions train what ranks with whole models and sequences train", "[.slow]") {
+  const char* number = std::getenv("EQUALITY_COMPOSED");
+  draw_and_compare(number ? std::atoi(number) : 12);
+}
+
+}  // namespace composed_test
