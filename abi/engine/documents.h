@@ -7,7 +7,7 @@
  * `jsonl` and `bytes` are its own. A plugin adds another:
  *
  *   [[provides]]
- *   kind = 'eng.documents/1-draft1'
+ *   kind = 'eng.documents/1-draft2'
  *   name = 'records'
  *   begins = ['5245434f52445331']     the first bytes of its files, in hexadecimal, at most 64 bytes each
  *   endings = ['.rec']                how their names end, in any letter case
@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 #define ENG_DOCUMENTS_KIND "eng.documents/1"
-#define ENG_DOCUMENTS_DRAFT "eng.documents/1-draft1" /* for the description: see engine/plugin.h */
+#define ENG_DOCUMENTS_DRAFT "eng.documents/1-draft2" /* for the description: see engine/plugin.h */
 
 #define ENG_TEXT_MORE 1u /* a flag of eng_documents_out.put: the document goes on in the next call */
 
@@ -58,6 +58,10 @@ typedef struct eng_documents_in {
    * decompress the file. ENG_OUT_OF_RANGE: beyond the end.
    *   Call: [setup & inside eng_documents.read], from the thread of that call  since 1.0 */
   eng_status (*seek)(const struct eng_documents_in *, uint64_t offset, eng_error *);
+  /* The source has the documents before this part of the file already, from a call that was interrupted: those from the
+   * part on are put, and no others. 0: all of them. It is a number that eng_documents_out.part was given, of the same
+   * content and options, so a format that names no parts only sees 0.  since 1.0 */
+  uint64_t first_part;
 } eng_documents_in;
 
 /* Takes the documents of one file, in their order.
@@ -73,6 +77,11 @@ typedef struct eng_documents_out {
    * If this fails, the source wants no more: eng_documents.read returns the status at once and sets no text.
    *   Call: [setup & inside eng_documents.read], from the thread of that call  since 1.0 */
   eng_status (*put)(const struct eng_documents_out *, const char *text, uint64_t size, uint32_t flags, eng_error *);
+  /* Says that the next document begins part `part` of the file, such as a row group: an interrupted build may go on there,
+   * by eng_documents_in.first_part. Numbers are above 0, and above those before. A format whose files have no parts does
+   * not call it. If this fails, eng_documents.read returns the status at once and sets no text.
+   *   Call: [setup & inside eng_documents.read], between documents, from the thread of that call  since 1.0 */
+  eng_status (*part)(const struct eng_documents_out *, uint64_t part, eng_error *);
 } eng_documents_out;
 
 /* Counts of what a file held besides texts, for messages to users. The source zeroes it and sets struct_size.  since 1.0 */

@@ -108,8 +108,8 @@ typedef struct eng_session_request {
    * follow from the segments.  since 1.0 */
   const char *const *fields;
   /* Lengths of further forwards to the logits, of micro_rows samples each: eng_session_logits and eng_session_score run
-   * them. They are planned with the rest, on the same weights, and all of them use the memory of the longest.
-   * since 1.0 */
+   * them. They are planned with the rest, on the same weights, and all of them use the memory of the longest. They keep
+   * the activations that `activations` names, too, under "NAME N" for the length N.  since 1.0 */
   const int64_t *lengths;
   uint32_t n_lengths;
   uint32_t reserved;
@@ -325,7 +325,7 @@ ENG_EMBED_API_ eng_status eng_session_evaluate(eng_session *self, const eng_tens
                                                int64_t batches, eng_eval_result *out, eng_error *error);
 /* Computes the logits (micro_rows, length, vocabulary) of one micro-batch of "tokens", for eng_session_take: role
  * "activation", name "logits" for the configuration's length, with ENG_SESSION_LOGITS, and "logits N" for a length N of
- * eng_session_request.lengths, which is preferred. The next step keeps them, and so does this function all other
+ * eng_session_request.lengths, which is preferred; then also "NAME N" for each of eng_session_request.activations. The next step keeps them, and so does this function all other
  * activations but those of other lengths.
  *   Call: [opened & between], all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_logits(eng_session *self, const eng_tensor_in *fields, uint32_t n,

@@ -349,6 +349,12 @@ class Planner {
     MicroBatch batch = first_values(model.sequence_length);
     if (!states_of_.empty()) exchange_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
+    // The activations of a plan that computes logits alone.
+    if (r_.logits && !r_.evaluate)
+      batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) {
+        const std::vector<uint32_t> nodes = nodes_with_logits(model_.templates.at(model_.blocks[b].tmpl));
+        if (n < nodes.size()) hooks_.after(b, nodes[n], outputs);
+      };
     const BlockEmitter blocks(model, emit_);
     Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks, false, leases);

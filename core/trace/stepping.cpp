@@ -40,20 +40,20 @@ void by_position(Stepping& s) {
   for (uint32_t k = 0; k < out.size(); ++k) s.give(k, out[k]);
 }
 
-namespace {
-
-// The nodes on which the outputs depend: a block that names terms of the loss leaves the others out.
-std::vector<char> for_output(const Template& block) {
-  std::vector<char> needed(block.forward, block.terms.empty());
+std::vector<uint32_t> nodes_with_logits(const Template& block) {
+  std::vector<uint32_t> out;
   std::vector<char> read(block.graph.size() + 1, 0);
   for (Id o : block.outputs) read[o] = 1;
-  for (size_t n = block.forward; n-- > 0 && !block.terms.empty();) {
+  for (auto n = static_cast<uint32_t>(block.forward); n-- > 0;) {
     const Node& node = block.graph.nodes[n];
-    needed[n] = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return read[o] != 0; });
-    for (Id i : node.in) read[i] = read[i] || needed[n];
+    if (!block.terms.empty() && std::none_of(node.out.begin(), node.out.end(), [&](Id o) { return read[o]; })) continue;
+    for (Id i : node.in) read[i] = 1;
+    out.push_back(n);
   }
-  return needed;
+  return {out.rbegin(), out.rend()};
 }
+
+namespace {
 
 enum class Use { logits, next, advance };  // logits of whole sequences, of the next positions, or none
 
@@ -73,10 +73,8 @@ Template derive(const Model& model, const Block& block, const std::vector<eng_de
     if (v.kind == SymbolKind::input || given || v.kind == SymbolKind::param || v.kind == SymbolKind::constant)
       state.of[id] = to.graph.add(v);
   }
-  const std::vector<char> needed = for_output(from);
-  for (size_t n = 0; n < from.forward; ++n) {
+  for (uint32_t n : nodes_with_logits(from)) {
     const Node& node = from.graph.nodes[n];
-    if (!needed[n]) continue;
     Stepping stepping(state, node);
     bool loss = node.op->fused_grad;
     if (use == Use::advance && loss) {

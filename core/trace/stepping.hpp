@@ -45,6 +45,9 @@ void by_position(Stepping& stepping);
 
 // The model with its loss replaced by the logits (B, T, V). It has no backward, and uses the constants of `model`.
 Model with_logits(const Model& model);
+// The nodes of a block's forward that it keeps, in their order: those on which the outputs depend. A block that names
+// terms of the loss leaves the others out.
+std::vector<uint32_t> nodes_with_logits(const Template& block);
 
 // The model for the next `positions` positions of running sequences of at most model.sequence_length. Outputs their
 // logits (B, positions, V); without `logits`, its output is unused and it only updates the states. Throws Error if an

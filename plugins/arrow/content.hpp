@@ -37,6 +37,8 @@ class Content : public arrow::io::RandomAccessFile {
   Content(const eng_documents_in& in, eng_error* error);
 
   bool seeks() const { return in_.seek != nullptr; }
+  // The first row group, or record batch, whose rows are wanted.
+  uint64_t first_part() const { return ENG_HAS(&in_, first_part) ? in_.first_part : 0; }
   bool begins_with(const std::string& magic) const { return ahead_.compare(0, magic.size(), magic) == 0; }
   // True if the last bytes that were read are the mark that ends a stream of Arrow.
   bool at_mark() const { return !short_ && last_ == std::string("\xff\xff\xff\xff\0\0\0\0", 8); }

@@ -8,8 +8,12 @@
 namespace arrow_format {
 namespace {
 
-void put_batch(const arrow::RecordBatch& batch, Place& place, Rows& rows, const Content& content) {
-  rows.put(batch, place, content);
+void put_batch(const arrow::RecordBatch& batch, int number, Place& place, Rows& rows, const Content& content) {
+  const auto part = static_cast<uint64_t>(number);
+  if (part >= content.first_part()) {
+    rows.begin_part(part);
+    rows.put(batch, place, content);
+  }
   place.first += batch.num_rows();
 }
 
@@ -32,7 +36,7 @@ void read_arrow(const std::shared_ptr<Content>& content, Rows& rows) {
     rows.open(*reader->schema());
     for (int i = 0; i < reader->num_record_batches(); ++i) {
       batch_number(i);
-      put_batch(*content->taken(reader->ReadRecordBatch(i), place.part), place, rows, *content);
+      put_batch(*content->taken(reader->ReadRecordBatch(i), place.part), i, place, rows, *content);
     }
     return;
   }
@@ -44,7 +48,7 @@ void read_arrow(const std::shared_ptr<Content>& content, Rows& rows) {
     std::shared_ptr<arrow::RecordBatch> batch;
     content->check(reader->ReadNext(&batch), place.part);
     if (!batch) break;
-    put_batch(*batch, place, rows, *content);
+    put_batch(*batch, i, place, rows, *content);
   }
   if (!content->at_mark())
     throw Failure(ENG_DATA_LOSS, "ends without the mark that ends a stream of Arrow, after " +

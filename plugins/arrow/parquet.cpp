@@ -76,6 +76,11 @@ void read_parquet(const std::shared_ptr<Content>& content, Rows& rows) {
     place.part = "row group " + std::to_string(g + 1) + " of " + std::to_string(file->num_row_groups());
     place.first_part = 0;
     const std::unique_ptr<parquet::RowGroupMetaData> group = file->RowGroup(g);
+    if (static_cast<uint64_t>(g) < content->first_part()) {
+      place.first += group->num_rows();
+      continue;
+    }
+    rows.begin_part(static_cast<uint64_t>(g));
     reader->set_batch_size(rows_at_a_time(*group, leaves));
     const auto batches = content->taken(reader->GetRecordBatchReader({g}, leaves), place.part);
     for (std::shared_ptr<arrow::RecordBatch> batch;;) {

@@ -58,8 +58,9 @@ eng_status read(void* self, const eng_documents_in* in, const eng_documents_out*
   const eng_status status = common::guarded(error, "reading by Arrow", [&] {
     try {
       Rows rows(*static_cast<const Rows::Asked*>(self), *out, *seen, error);
-      read_file(std::make_shared<Content>(*in, error), rows);
-      rows.finish();
+      const auto content = std::make_shared<Content>(*in, error);
+      read_file(content, rows);
+      rows.finish(content->first_part() == 0);
     } catch (const Stopped& by) {
       stopped = by.status;
     } catch (const std::bad_alloc&) {

@@ -171,8 +171,14 @@ void Rows::put(const arrow::RecordBatch& batch, const Place& place, const Conten
   }
 }
 
-void Rows::finish() const {
-  if (rows_ > 0 && seen_.left_out == rows_)
+void Rows::begin_part(uint64_t part) {
+  if (part == 0 || !ENG_HAS(&out_, part)) return;
+  const eng_status status = out_.part(&out_, part, error_);
+  if (status != ENG_OK) throw Stopped{status};
+}
+
+void Rows::finish(bool whole_file) const {
+  if (whole_file && rows_ > 0 && seen_.left_out == rows_)
     throw Failure(ENG_INVALID, "none of its " + std::to_string(rows_) + " rows has a text in the column " +
                                    in_quotes(asked_.field) + ", so [data] missing = \"skip\" would leave out all");
 }

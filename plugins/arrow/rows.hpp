@@ -42,8 +42,10 @@ class Rows {
   // Puts the documents of a batch that has the field, and perhaps less than the schema. Arrow takes offsets and indices
   // of a file on trust, so they are checked first.
   void put(const arrow::RecordBatch& batch, const Place& place, const Content& content);
-  // Throws Failure if all rows were left out.
-  void finish() const;
+  // The rows from here on are those of this row group, or record batch.
+  void begin_part(uint64_t part);
+  // Throws Failure if all rows of the file were left out. `whole_file`: they were all put.
+  void finish(bool whole_file) const;
 
  private:
   [[noreturn]] void no_field(const arrow::Schema& schema) const;

@@ -35,6 +35,7 @@ void AddedTokens::set(std::vector<AddedToken> tokens) {
   tokens_ = std::move(tokens);
   std::stable_sort(tokens_.begin(), tokens_.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+  one_first_ = !tokens_.empty() && tokens_.front().content[0] == tokens_.back().content[0];
   for (const AddedToken& token : tokens_) {
     const auto first = static_cast<unsigned char>(token.content[0]);
     for (unsigned second = 0; second < 256; ++second)
@@ -64,6 +65,10 @@ const AddedToken* AddedTokens::at(std::string_view rest) const {
 bool AddedTokens::next(std::string_view text, std::size_t from, std::size_t taken, Found* found) const {
   if (tokens_.empty()) return false;
   for (std::size_t i = from; i < text.size(); ++i) {
+    if (one_first_) {  // often all begin with `<`
+      i = text.find(tokens_.front().content[0], i);
+      if (i == std::string_view::npos) return false;
+    }
     const auto first = static_cast<unsigned char>(text[i]);
     const unsigned second = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
     if (!beginnings_.test(first * 256u + second)) continue;
@@ -78,6 +83,10 @@ bool AddedTokens::next(std::string_view text, std::size_t from, std::size_t take
     std::size_t before = 0;
     while (token->lstrip && begin > taken && is_space(last(text.substr(0, begin), &before))) begin = before;
     while (token->rstrip && end < text.size() && is_space(utf8_decode(text.substr(end), &length))) end += length;
+    if (token->lstrip && taken >= end) {  // the library drops what is empty behind the white space of the match before
+      i = after - 1;
+      continue;
+    }
     *found = {std::max(begin, taken), end, after, token->id};
     return true;
   }

@@ -45,6 +45,7 @@ class AddedTokens {
  private:
   const AddedToken* at(std::string_view rest) const;
   std::vector<AddedToken> tokens_;  // sorted
+  bool one_first_ = false;          // all begin with the same byte
   std::bitset<65536> beginnings_;   // of two bytes; a token of one byte has all that begin with it
 };
 

@@ -204,6 +204,18 @@ void Bpe::merge_long(Scratch& s) const {
 }
 
 void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
+  std::size_t begin = 0;
+  if (!cut_before.empty())
+    for (std::size_t at = 0; (at = word.find(cut_before, at)) != std::string_view::npos; at += cut_before.size()) {
+      const std::string_view before = word.substr(0, at);
+      if (before.empty() || before.back() == ' ' || before.ends_with(cut_before)) continue;
+      encode_part(word.substr(begin, at - begin), scratch, ids);
+      begin = at;
+    }
+  encode_part(word.substr(begin), scratch, ids);
+}
+
+void Bpe::encode_part(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
   if (word.empty()) return;
   const bool cached = WordCache::fits(word);
   const uint64_t hash = cached ? XXH3_64bits(word.data(), word.size()) : 0;

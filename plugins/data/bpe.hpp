@@ -22,7 +22,7 @@ class WordCache {
   void put(std::string_view word, uint64_t hash, const int32_t* ids, std::size_t count);
 
  private:
-  static constexpr std::size_t slot_count = std::size_t{1} << 16, most_bytes = 22, most_ids = 8;
+  static constexpr std::size_t slot_count = std::size_t{1} << 17, most_bytes = 22, most_ids = 8;
   struct alignas(64) Slot {  // a cache line
     uint64_t hash;
     uint8_t bytes;  // 0: empty
@@ -63,6 +63,9 @@ class Bpe {
   // bytes.
   std::string prefix, suffix;
   std::unordered_map<std::string, int32_t> affixed;
+  // No merge reaches over the beginning of this character, where neither a space nor the character itself is before it:
+  // a word is cut there, and its parts are words. Empty: there is no such character.
+  std::string cut_before;
   // `place`: in the order of their ranks. `token`: the rank of a merge is the number of the token that it makes.
   enum class Order { place, token };
   void set_merges(const std::vector<Merge>& merges, Order order = Order::place);
@@ -77,6 +80,7 @@ class Bpe {
     int32_t into;
   };
   const Rule* find(int32_t left, int32_t right) const;
+  void encode_part(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
   void start(std::string_view word, std::vector<int32_t>& symbols) const;
   void start_characters(std::string_view word, std::vector<int32_t>& symbols) const;
   void start_affixed(std::string_view word, std::vector<int32_t>& symbols) const;

@@ -5,16 +5,22 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "failure.hpp"
 #include "host_threads.hpp"
 #include "input.hpp"
+#include "notes.hpp"
 #include "parts.hpp"
 
 namespace text_data {
 namespace {
+
+// Bytes of text after which the work is kept for the case of an interruption, and the most times of that: the threads
+// wait for each other then.
+constexpr uint64_t least_kept = uint64_t{1} << 20, most_kept = 64;
 
 // Everything that the result depends on.
 Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& watch) {
@@ -126,13 +132,16 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
   TokenWriter writer(path, header);
   std::vector<int32_t> between;
   if (request.eot < 0) tokenizer.encode(request.separator, between);
-  bool first = true;
+  const std::optional<BuildMark> before = writer.go_on();
+  if (before)
+    note("[data] an earlier build of these tokens was interrupted: this one goes on behind the first " +
+         std::to_string(writer.tokens()) + " of them");
+  const BuildMark from = before.value_or(BuildMark{});
   Encoders encoders(tokenizer, threads, [&](const Batch& batch) {
     std::size_t at = 0;
     for (const Part& part : batch.parts) {
       if (part.first) {
-        if (!first) writer.add(between.data(), between.size());
-        first = false;
+        if (writer.has_documents()) writer.add(between.data(), between.size());
         writer.begin_document();
         if (request.special) writer.add(tokenizer.prefix().data(), tokenizer.prefix().size());
       }
@@ -144,15 +153,41 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
     watch.tokens = writer.tokens();
   });
   Batcher batcher(cut_of(tokenizer), [&](Batch&& batch) { encoders.put(std::move(batch)); });
-  Seen seen;
-  for (const std::string& name : request.files) {
-    InputFile file(name);
-    const TextFormat format = text_format(file, request.reading);
-    file.on_read = [&](uint64_t bytes) { watch.add(bytes); };
-    each_document(
-        file, request.reading, format,
-        {[&] { batcher.begin(); }, [&](std::string_view text) { batcher.text(text); }, [&] { batcher.end(); }}, seen);
-    check_same(file);
+  Seen seen{from.skipped, from.wrong};
+  uint64_t size = 0, since = 0;  // bytes of the files; of the texts since something was kept
+  for (const std::string& name : request.files) size += InputFile(name).size();
+  const uint64_t enough = std::max(least_kept, size / most_kept);
+  const auto keep = [&](std::size_t number, uint64_t part, const Seen& so_far) {
+    if (since < enough) return;
+    batcher.finish();
+    encoders.finish();
+    writer.keep({number, part, so_far.skipped, so_far.wrong});
+    since = 0;
+  };
+  const DocumentSink sink{[&] { batcher.begin(); },
+                          [&](std::string_view text) {
+                            batcher.text(text);
+                            since += text.size();
+                          },
+                          [&] { batcher.end(); }};
+  try {
+    for (std::size_t i = 0; i < request.files.size(); ++i) {
+      InputFile file(request.files[i]);
+      if (i < from.file) {
+        watch.add(file.size());
+        continue;
+      }
+      const TextFormat format = text_format(file, request.reading);
+      file.on_read = [&](uint64_t bytes) { watch.add(bytes); };
+      each_document(
+          file, request.reading, format, sink, seen,
+          {i == from.file ? from.part : 0, [&](uint64_t part, const Seen& so_far) { keep(i, part, so_far); }});
+      check_same(file);
+      keep(i + 1, 0, seen);
+    }
+  } catch (const Failure& failure) {
+    if (!watch.stopped || !writer.leave()) throw;
+    throw Failure(failure.status, "[data] the build was stopped; started again within a day, it goes on where it was");
   }
   batcher.finish();
   encoders.finish();

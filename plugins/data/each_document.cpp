@@ -18,8 +18,15 @@ namespace {
 class Exchange {
  public:
   Exchange(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
-           Seen& seen)
-      : file_(file), reading_(reading), format_(format), sink_(sink), seen_(seen), content_(file, format.packed) {
+           Seen& seen, const FileParts& parts, const eng_documents_seen& more)
+      : file_(file),
+        reading_(reading),
+        format_(format),
+        sink_(sink),
+        seen_(seen),
+        parts_(parts),
+        more_(more),
+        content_(file, format.packed) {
     std::string mark(format.mark, '\0');
     content_.read(mark.data(), mark.size());
   }
@@ -35,13 +42,17 @@ class Exchange {
               return behind(self->data, error,
                             [&](Exchange& me) { *got = me.content_.read(static_cast<char*>(out), capacity); });
             },
-            seeks ? seek : nullptr};
+            seeks ? seek : nullptr,
+            parts_.first};
   }
   eng_documents_out out() {
     return {
         sizeof(eng_documents_out), 0, this,
         [](const eng_documents_out* self, const char* text, uint64_t size, uint32_t flags, eng_error* error) {
           return behind(self->data, error, [&](Exchange& me) { me.put({text, size}, (flags & ENG_TEXT_MORE) != 0); });
+        },
+        [](const eng_documents_out* self, uint64_t part, eng_error* error) {
+          return behind(self->data, error, [&](Exchange& me) { me.begin_part(part); });
         }};
   }
   // Once the format has returned.
@@ -92,6 +103,13 @@ class Exchange {
     open_ = false;
     sink_.end();
   }
+  void begin_part(uint64_t part) {
+    if (open_ || part <= part_)
+      refuse(ENG_INTERNAL, "it begins part " + std::to_string(part) +
+                               (open_ ? " inside of a document" : " after part " + std::to_string(part_)));
+    part_ = part;
+    if (parts_.at && part > parts_.first) parts_.at(part, {seen_.skipped + more_.left_out, seen_.wrong + more_.wrong});
+  }
   // The document of another plugin's format that ends here.
   void judge() {
     check_->finish();
@@ -110,6 +128,9 @@ class Exchange {
   const TextFormat& format_;
   const DocumentSink& sink_;
   Seen& seen_;
+  const FileParts& parts_;
+  const eng_documents_seen& more_;  // of the format, as it goes on
+  uint64_t part_ = 0;
   ContentReader content_;
   std::exception_ptr failure_;
   std::optional<TextCheck> check_;  // of another plugin's texts; ours are checked by their formats
@@ -165,7 +186,7 @@ const eng_formats* formats_of_host() {
 }  // namespace
 
 void each_document(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
-                   Seen& seen) {
+                   Seen& seen, const FileParts& parts) {
   const eng_documents& table = format.is_ours() ? *own_format(format.name) : *format.by_plugin.table;
   struct Object {
     ~Object() {
@@ -175,11 +196,11 @@ void each_document(const InputFile& file, const Reading& reading, const TextForm
     void* self = nullptr;
     bool made = false;
   } object{table.destroy};
-  Exchange exchange(file, reading, format, sink, seen);
-  const eng_documents_in in = exchange.in();
-  const eng_documents_out out = exchange.out();
   eng_documents_seen more{};
   more.struct_size = sizeof(more);
+  Exchange exchange(file, reading, format, sink, seen, parts, more);
+  const eng_documents_in in = exchange.in();
+  const eng_documents_out out = exchange.out();
   Said said;
   const eng_options* options = format.is_ours() ? reading.options : format.by_plugin.options;
   std::optional<RowOptions> of_rows;

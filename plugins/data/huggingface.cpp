@@ -56,7 +56,7 @@ class HuggingFace final : public Tokenizer {
     text = valid_utf8(text, work->valid);
     const Splitter::Take take = [&](std::string_view word) {
       if (!unigram_.empty())
-        unigram_.encode(word, work->unigram, ids);
+        unigram_.encode(word, work->unigram, work->bpe.cache, ids);
       else if (!word_piece_.empty())
         word_piece_.encode(word, work->bpe.cache, ids);
       else
@@ -79,7 +79,7 @@ class HuggingFace final : public Tokenizer {
     char pcre[64] = {};
     pcre2_config(PCRE2_CONFIG_VERSION, pcre);
     return std::string("Unicode ") + unicode_version + ", PCRE2 " + pcre + ", patterns 2, utf8proc " +
-           utf8proc_version();
+           utf8proc_version() + (unigram_.empty() ? "" : ", scores 2");
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "huggingface_around.hpp"
 #include "huggingface_steps.hpp"
 #include "piece_decoder.hpp"
+#include "serde_json.hpp"
 #include "tokenizer_class.hpp"
 
 namespace text_data {
@@ -37,7 +38,7 @@ class Reader {
     const std::string text = read_whole(reader_.file());
     Hash hash;
     hash.add_field(text);
-    json all = parse_json(text, reader_.file());
+    json all = parse_serde_json(text, reader_.file());
     if (parts) {
       const std::string lines = read_whole((fs::path(folder_path_) / "merges.txt").string());
       hash.add_field(lines);
@@ -265,6 +266,9 @@ class Reader {
     }
     out_.bpe.set_merges(all);
     out_.cuttable = steps_.by_word || steps_.bytes || (!crosses && out_.bpe.affixed.empty());
+    if (out_.bpe.by_character && !crosses && out_.bpe.affixed.empty() && out_.bpe.whole.empty() &&
+        out_.bpe.characters.size() > 0x2581 && out_.bpe.characters[0x2581] >= 0)
+      out_.bpe.cut_before = metaspace;
   }
   static bool begins_with_space(std::string_view text) { return text[0] == ' ' || text.starts_with(metaspace); }
   static bool ends_in_space(std::string_view text) { return text.back() == ' ' || text.ends_with(metaspace); }

@@ -69,8 +69,9 @@ void Watch::add(uint64_t bytes) {
 }
 
 void Watch::tell() const {
-  if (watch_ != nullptr && watch_->report != nullptr && watch_->report(watch_, done_, total_, tokens) == 0)
-    throw Failure(ENG_UNAVAILABLE, "[data] the build was stopped; nothing was kept");
+  if (watch_ == nullptr || watch_->report == nullptr || watch_->report(watch_, done_, total_, tokens) != 0) return;
+  stopped = true;
+  throw Failure(ENG_UNAVAILABLE, "[data] the build was stopped; nothing was kept");
 }
 
 Digest digest_of(InputFile& file, Watch& watch) {

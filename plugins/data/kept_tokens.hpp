@@ -29,6 +29,7 @@ class Watch {
   void add(uint64_t bytes);
   void tell() const;  // throws Failure, ENG_UNAVAILABLE, if the host asks to stop
   uint64_t tokens = 0;
+  mutable bool stopped = false;  // the host asked to stop
 
  private:
   const eng_data_watch* watch_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
+#include "inert_characters.hpp"
 #include "unicode.hpp"
 #include "utf8.hpp"
 
@@ -40,11 +41,13 @@ void order_marks(std::vector<int32_t>& characters) {
   }
 }
 
+int options_of(Form form) {
+  return UTF8PROC_STABLE | (composes(form) ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+         (form == Form::nfkc || form == Form::nfkd ? UTF8PROC_COMPAT : 0);
+}
+
 void append_normal(std::string& kept, std::string_view text, Form form, std::vector<int32_t>& characters) {
-  if (text.empty()) return;
-  const bool compatible = form == Form::nfkc || form == Form::nfkd;
-  const int options =
-      UTF8PROC_STABLE | (composes(form) ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
+  const int options = options_of(form);
   characters.clear();
   int boundary = 0;
   for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
@@ -66,6 +69,27 @@ void append_normal(std::string& kept, std::string_view text, Form form, std::vec
     utf8_append(kept, static_cast<char32_t>(characters[static_cast<std::size_t>(i)]));
 }
 
+const InertCharacters& inert_characters(Form form) {
+  switch (form) {
+    case Form::nfc: {
+      static const InertCharacters out(options_of(Form::nfc));
+      return out;
+    }
+    case Form::nfd: {
+      static const InertCharacters out(options_of(Form::nfd));
+      return out;
+    }
+    case Form::nfkc: {
+      static const InertCharacters out(options_of(Form::nfkc));
+      return out;
+    }
+    default: {
+      static const InertCharacters out(options_of(Form::nfkd));
+      return out;
+    }
+  }
+}
+
 // False if the text is in this form already, as far as is easy to see.
 bool to_form(std::string_view text, Form form, std::string& kept, std::vector<int32_t>& characters) {
   // No character below U+0300 composes with its neighbour, and none below U+0080 is another spelling of anything.
@@ -73,15 +97,25 @@ bool to_form(std::string_view text, Form form, std::string& kept, std::vector<in
   std::size_t plain = 0;
   while (plain < text.size() && static_cast<unsigned char>(text[plain]) < first_other) ++plain;
   if (plain == text.size()) return false;
+  const InertCharacters& inert = inert_characters(form);
+  std::size_t other = inert.find_other(text, 0), done = 0;
+  if (other == text.size()) return false;
   kept.clear();
-  std::size_t begin = 0;  // of what is not normalised yet
-  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
-    if (!newer_than_normalisers(utf8_decode(text.substr(at), &length))) continue;
-    append_normal(kept, text.substr(begin, at - begin), form, characters);
-    kept += text.substr(at, length);
-    begin = at + length;
+  while (other < text.size()) {
+    // From the character before it, with which it may compose, to the next one that is inert.
+    std::size_t begin = other, end = other, length = 0;
+    if (begin > done) {
+      do --begin;
+      while ((static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80);
+      if (newer_than_normalisers(utf8_decode(text.substr(begin), &length))) begin = other;
+    }
+    while (end < text.size() && !inert.test(utf8_decode(text.substr(end), &length))) end += length;
+    kept += text.substr(done, begin - done);
+    append_normal(kept, text.substr(begin, end - begin), form, characters);
+    done = end;
+    other = inert.find_other(text, end);
   }
-  append_normal(kept, text.substr(begin), form, characters);
+  kept += text.substr(done);
   return true;
 }
 

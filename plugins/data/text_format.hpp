@@ -50,8 +50,13 @@ struct DocumentSink {
   std::function<void(std::string_view)> text;  // once or more
   std::function<void()> end;
 };
+// Parts of a file, such as row groups, for a source that was interrupted.
+struct FileParts {
+  uint64_t first = 0;                                           // the documents from this one on are wanted
+  std::function<void(uint64_t part, const Seen& before)> at{};  // a part begins; what was seen before it
+};
 void each_document(const InputFile& file, const Reading& reading, const TextFormat& format, const DocumentSink& sink,
-                   Seen& seen);
+                   Seen& seen, const FileParts& parts = {});
 
 // Our formats: NULL if none has this name.
 const eng_documents* own_format(std::string_view name);

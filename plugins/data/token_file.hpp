@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,15 @@ void scan(TokenFile& file, int64_t vocabulary);
 // A description as lines "name: value".
 std::string describe(const TokenFile& file, bool scanned);
 
+// The place at which an interrupted writer goes on: before this part of this file, of those that it makes tokens of;
+// and the counts of the rows before it.
+struct BuildMark {
+  uint64_t file = 0, part = 0, skipped = 0, wrong = 0;
+};
+
+// Throws Failure for a file that cannot be written, of which `code` is the error.
+[[noreturn]] void fail_write(const std::string& path, int code);
+
 // Writes our own format. The file has a temporary name until it is complete and on the disk.
 class TokenWriter {
  public:
@@ -87,8 +97,16 @@ class TokenWriter {
   TokenWriter(std::string path, const TokenHeader& header);
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
-  ~TokenWriter();  // removes what was not finished
+  ~TokenWriter();  // removes what was not finished, unless it is to be kept
+  // If this process ends before the file is finished, a writer with the same path and header goes on from here.
+  void keep(const BuildMark& mark);
+  // Goes on with the file of a writer that was interrupted, whose process has ended. Nothing: there is none. To be
+  // called before anything is written.
+  std::optional<BuildMark> go_on();
+  // Leaves what was kept for another writer. False if nothing was.
+  bool leave() { return left_ = documents_fd_ >= 0; }
   void begin_document() { documents_.push_back(header_.tokens); }
+  bool has_documents() const { return !documents_.empty(); }
   void add(const int32_t* ids, std::size_t count);
   uint64_t tokens() const { return header_.tokens; }
   void weigh(uint64_t token, float weight);  // from this token on, which is behind that of the call before
@@ -99,8 +117,13 @@ class TokenWriter {
  private:
   void write(const void* data, std::size_t size);
   void flush();
+  bool adopt(const std::string& temporary, BuildMark& mark);
+  void remove_kept() const;
+  std::string beside(const char* what) const;  // a file beside the temporary one
   std::string path_, temporary_;
-  int fd_ = -1;
+  int fd_ = -1, documents_fd_ = -1;
+  uint64_t documents_kept_ = 0;
+  bool left_ = false;
   TokenHeader header_;
   Hash hash_;
   std::vector<uint64_t> documents_;

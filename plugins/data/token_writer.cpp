@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,17 +16,18 @@
 #include "token_file.hpp"
 
 namespace text_data {
+
+void fail_write(const std::string& path, int code) {
+  throw Failure(code == ENOSPC || code == EDQUOT ? ENG_UNAVAILABLE : ENG_PRECONDITION,
+                "[data] cannot write " + path + ": " + std::generic_category().message(code) +
+                    "; set [data] cache = \"FOLDER\" to write it elsewhere");
+}
+
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
-
-[[noreturn]] void fail_write(const std::string& path, int code) {
-  throw Failure(code == ENOSPC || code == EDQUOT ? ENG_UNAVAILABLE : ENG_PRECONDITION,
-                "[data] cannot write " + path + ": " + std::generic_category().message(code) +
-                    "; set [data] cache = \"FOLDER\" to write it elsewhere");
-}
 
 // Removes files that killed builds left here a day ago or earlier.
 void remove_leftovers(const fs::path& folder) {
@@ -41,15 +43,19 @@ void remove_leftovers(const fs::path& folder) {
 
 }  // namespace
 
-TokenWriter::TokenWriter(std::string path, const TokenHeader& header)
-    : path_(std::move(path)), temporary_(path_ + "." + std::to_string(getpid()) + ".part"), header_(header) {
+TokenWriter::TokenWriter(std::string path, const TokenHeader& header) : path_(std::move(path)), header_(header) {
   std::error_code error;
   const fs::path folder = fs::path(path_).parent_path();
   fs::create_directories(folder, error);
   if (error) fail_write(folder.string(), error.value());
   remove_leftovers(folder);
-  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  for (int k = 0; fd_ < 0; ++k) {  // an earlier process may have had the same number
+    temporary_ = path_ + "." + std::to_string(getpid()) + (k > 0 ? "-" + std::to_string(k) : "") + ".part";
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd_ < 0 && (errno != EEXIST || k == 1000)) break;
+  }
   if (fd_ < 0) fail_write(temporary_, errno);
+  flock(fd_, LOCK_EX | LOCK_NB);  // as long as this process lives
   std::memcpy(header_.magic, "ENGTOKEN", 8);
   header_.version = 1;
   header_.tokens = 0;
@@ -58,9 +64,10 @@ TokenWriter::TokenWriter(std::string path, const TokenHeader& header)
 }
 
 TokenWriter::~TokenWriter() {
+  if (documents_fd_ >= 0) close(documents_fd_);
   if (fd_ < 0) return;
+  if (!left_) unlink(temporary_.c_str()), remove_kept();
   close(fd_);
-  unlink(temporary_.c_str());
 }
 
 void TokenWriter::flush() {
@@ -132,6 +139,7 @@ TokenHeader TokenWriter::finish(uint64_t skipped, uint64_t wrong) {
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail_write(path_, errno);
   close(fd_);
   fd_ = -1;
+  remove_kept();
   const int folder = open(fs::path(path_).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     fsync(folder);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unigram.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -35,7 +37,16 @@ void Unigram::set(const std::vector<std::pair<std::string, double>>& pieces, int
   }
 }
 
-void Unigram::encode(std::string_view word, Scratch& s, std::vector<int32_t>& ids) const {
+void Unigram::encode(std::string_view word, Scratch& s, WordCache& cache, std::vector<int32_t>& ids) const {
+  if (!WordCache::fits(word)) return find_pieces(word, s, ids);
+  const uint64_t hash = XXH3_64bits(word.data(), word.size());
+  if (cache.get(word, hash, ids)) return;
+  const std::size_t before = ids.size();
+  find_pieces(word, s, ids);
+  cache.put(word, hash, ids.data() + before, ids.size() - before);
+}
+
+void Unigram::find_pieces(std::string_view word, Scratch& s, std::vector<int32_t>& ids) const {
   s.nodes.assign(word.size() + 1, {0, none, 0});
   const auto offer = [&](std::size_t begin, std::size_t end, double score, int32_t id) {
     Scratch::Node& node = s.nodes[end];

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bpe.hpp"
 #include "piece_trie.hpp"
 
 namespace text_data {
@@ -26,9 +27,10 @@ class Unigram {
   void set(const std::vector<std::pair<std::string, double>>& pieces, int32_t unknown, bool byte_fallback);
   bool empty() const { return scores_.empty(); }
   // Appends the ids of a word. Throws Failure for text without ids if no piece is the unknown one.
-  void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void encode(std::string_view word, Scratch& scratch, WordCache& cache, std::vector<int32_t>& ids) const;
 
  private:
+  void find_pieces(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
   static constexpr std::size_t none = ~std::size_t{0};
   PieceTrie trie_;
   std::vector<double> scores_;  // by id

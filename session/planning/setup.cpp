@@ -287,17 +287,26 @@ static void share_update(Setup& s, const Asked& a, PlanRequest& request) {
                                  : best_early_block(request, machine, a.use == Use::sketch);
 }
 
+// A forward to the logits computes no loss.
+static void drop_losses(std::vector<Activation>& activations, const Model& model) {
+  std::erase_if(activations, [&](const Activation& one) {
+    return model.templates.at(model.blocks[one.site.block].tmpl).graph.nodes[one.site.node].op->fused_grad;
+  });
+}
+
 // A plan with forwards of other lengths. The request refers to the model of `s`.
 static void plan_shapes(Setup& s, const Asked& a, PlanRequest request) {
   s.plan = emit_plan(request);
   Shapes shapes(s.plan);
   request.accumulate = 1;
   request.evaluate = false, request.logits = true;
-  request.activations.clear(), request.observers.clear();
+  request.observers.clear();
   for (const int64_t length : lengths_of(a)) try {
       std::vector<std::string> told;
       Model model = model_of(s, a, told, length);
       std::swap(s.model, model);
+      request.activations = select_activations(s.model, a.readable.activations);
+      drop_losses(request.activations, s.model);
       s.shapes.push_back(shapes.add(emit_plan(request), length));
       std::swap(s.model, model);
     } catch (const Error& e) {

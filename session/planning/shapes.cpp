@@ -95,6 +95,9 @@ Shape Shapes::add(const Plan& from, int64_t length) {
   }
   out.logits = view(from, from.logits);
   plan_.tensors.push_back(tensor_at(out.program, "activation", out.logits));
+  for (const Tensor& t : from.tensors)
+    if (t.role == "activation" && t.name != "logits" && ids_[t.ranges[0].view.buffer])
+      plan_.tensors.push_back(tensor_at(fmt::format("{} {}", t.name, length), t.role, view(from, t.ranges[0].view)));
   return out;
 }
 

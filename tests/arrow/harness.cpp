@@ -84,6 +84,12 @@ eng_status put(const eng_documents_out* out, const char* text, uint64_t size, ui
   return ENG_OK;
 }
 
+eng_status begin_part(const eng_documents_out* out, uint64_t part, eng_error*) {
+  Read& result = static_cast<Exchange*>(out->data)->result;
+  result.parts.emplace_back(part, result.texts.size());
+  return ENG_OK;
+}
+
 const How by_default;
 const eng_options default_options = options_of(by_default);
 
@@ -119,8 +125,9 @@ Read read(const std::string& format, std::string_view content, const How& how) {
                                "/data/file",
                                how.seeks ? content.size() : 0,
                                read_content,
-                               how.seeks ? seek_content : nullptr};
-  const eng_documents_out out = {sizeof(out), 0, &exchange, put};
+                               how.seeks ? seek_content : nullptr,
+                               how.first_part};
+  const eng_documents_out out = {sizeof(out), 0, &exchange, put, begin_part};
   eng_documents_seen seen{};
   seen.struct_size = sizeof(seen);
   const eng_options options = options_of(how);

@@ -20,6 +20,7 @@ struct Read {
   eng_status status = ENG_OK;
   std::string error;
   uint64_t left_out = 0;
+  std::vector<std::pair<uint64_t, std::size_t>> parts = {};  // that begin, each with the number of texts before it
 };
 
 struct How {
@@ -28,6 +29,7 @@ struct How {
   bool seeks = true;              // false: as from a compressed file
   std::size_t most = SIZE_MAX;    // documents after which the source wants no more
   std::size_t breaks = SIZE_MAX;  // bytes of the content after which the source fails
+  uint64_t first_part = 0;
 };
 
 // By the format "parquet" or "arrow".

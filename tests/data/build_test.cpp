@@ -283,6 +283,44 @@ TEST_CASE_METHOD(Build, "a build that is stopped leaves nothing") {
   }
 }
 
+TEST_CASE_METHOD(Build, "a build that was interrupted goes on at a file", "[.slow]") {
+  std::vector<std::string> names;
+  for (int k = 0; k < 6; ++k) folder.write(names.emplace_back(std::to_string(k) + ".txt"), prose(2'500'000 + 1000 * k));
+  Settings given = settings("gpt2", names);
+  given.numbers["eot"] = 0;
+  given.strings["cache"] = "whole";
+  REQUIRE(build(given) == ENG_OK);
+  const std::string wanted = read(built.path);
+  const auto stopped_once = [&](const std::string& cache) {
+    given.strings["cache"] = cache;
+    for (uint64_t after = 2; after < 200; ++after) {
+      Watch watch(2);
+      watch.stop_after = after;
+      const eng_status status = build(given, &watch);
+      if (status == ENG_OK) return false;
+      REQUIRE(status == ENG_UNAVAILABLE);
+      const bool kept = error.find("goes on where it was") != std::string::npos;
+      const auto left = std::distance(fs::directory_iterator(folder.path() / cache), {});
+      CHECK(left == (kept ? 3 : 0));
+      if (kept) return true;
+    }
+    return false;
+  };
+  REQUIRE(stopped_once("a"));
+  REQUIRE(build(given) == ENG_OK);
+  CHECK(read(built.path) == wanted);
+  CHECK(std::distance(fs::directory_iterator(folder.path() / "a"), {}) == 1);
+  // Damaged files do not count.
+  REQUIRE(stopped_once("b"));
+  for (const auto& entry : fs::directory_iterator(folder.path() / "b")) {
+    std::string bytes = read(entry.path().string());
+    if (entry.path().string().find("documents") == std::string::npos && bytes.size() > 1000) bytes[600] ^= 1;
+    std::ofstream(entry.path(), std::ios::binary) << bytes;
+  }
+  REQUIRE(build(given) == ENG_OK);
+  CHECK(read(built.path) == wanted);
+}
+
 TEST_CASE_METHOD(Build, "what cannot be built says why") {
   folder.write("a.txt", "text");
   folder.write("data.parquet", "PAR1");

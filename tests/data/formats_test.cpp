@@ -211,13 +211,15 @@ TEST_CASE_METHOD(Formats, "the source's own formats are tables, too") {
         rest.erase(0, *got);
         return ENG_OK;
       },
-      nullptr};
+      nullptr,
+      0};
   const eng_documents_out out = {
       sizeof(out), 0, &memory,
       [](const eng_documents_out* self, const char* text, uint64_t size, uint32_t, eng_error*) -> eng_status {
         static_cast<Memory*>(self->data)->out.append(text, size).append("|");
         return ENG_OK;
-      }};
+      },
+      nullptr};
   eng_documents_seen seen{};
   seen.struct_size = sizeof(seen);
   void* self = nullptr;

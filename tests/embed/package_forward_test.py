@@ -59,6 +59,36 @@ class Forward(Case):
         tokens = numpy.array([SEQUENCES[1][:16], SEQUENCES[4][:16]])
         numpy.testing.assert_array_equal(numpy.from_dlpack(run.logits(tokens)), numpy.from_dlpack(other.logits(tokens)))
 
+    def test_hidden_states_of_other_lengths(self):
+        two = "model.num_hidden_layers=2"
+        expected = [m.loss for m in self.open(two)]
+        wanted = ["embed.output", "layers.*.output", "layers.0.linear.0"]
+        run = self.open(two, lengths=[8, 16, 40], activations=wanted)
+        tokens = numpy.array([SEQUENCES[1][:16], SEQUENCES[4][:16]])
+        hidden = {name: numpy.array(tensor) for name, tensor in run.hidden_states(tokens).items()}
+        self.assertEqual(set(hidden), {"embed.output", "layers.0.output", "layers.1.output", "layers.0.linear.0"})
+        self.assertEqual({value.shape for value in hidden.values()}, {(2, 16, 16)})
+        for length in (8, 40):  # what comes later changes nothing before it
+            other = numpy.full((2, length), 7)
+            other[:, : min(length, 16)] = tokens[:, :length]
+            for name, tensor in run.hidden_states(other).items():
+                array = numpy.from_dlpack(tensor)
+                self.assertEqual(array.shape, (2, length, 16))
+                numpy.testing.assert_allclose(array[:, :16], hidden[name][:, :length], atol=2e-6)
+        run.evaluate(tokens=tokens)  # those of the step's own length, in memory of their own
+        for name, value in hidden.items():
+            numpy.testing.assert_array_equal(numpy.from_dlpack(run.tensor(name, "activation")), value)
+            numpy.testing.assert_array_equal(numpy.from_dlpack(run.hidden_states(tokens)[name]), value)
+        self.assertEqual([m.loss for m in run], expected)
+        for changed in (run.hidden_states(tokens), run.hidden_states(tokens[:, :8])):  # of the present weights
+            self.assertFalse(numpy.array_equal(numpy.from_dlpack(changed["embed.output"])[:, :8], hidden["embed.output"][:, :8]))
+        only = self.open(two, lengths=[8], activations=["layers.1.output"], train=False)
+        self.assertEqual(list(only.hidden_states(tokens[:, :8])), ["layers.1.output"])
+        with self.assertRaisesRegex(engine.Error, "no logits of this length"):
+            only.hidden_states(tokens)
+        with self.assertRaisesRegex(ValueError, r"no hidden states of 8 tokens are kept: .*lengths=\[8\]"):
+            self.open(lengths=[8]).hidden_states(tokens[:, :8])
+
     def test_what_cannot_be_scored(self):
         run = self.open(lengths=[8], train=False)
         for sequences, first, text in (([SEQUENCES[2] + [1]], None, "sequence 0 has 10 tokens, the longest .* 9"),

@@ -45,6 +45,46 @@ def codecs_and_encodings():
                 column_encoding={"text": encoding, "id": "DELTA_BINARY_PACKED", "score": "BYTE_STREAM_SPLIT"})
 
 
+CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
+OF_TEXTS = ("DICTIONARY", "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+OF_REALS = ("DICTIONARY", "PLAIN", "BYTE_STREAM_SPLIT")
+
+
+def every_encoding():
+    """A column for each kind of values, encoding and codec, named by them; the rows have the values of each kind."""
+    values = {"text": (TEXTS[:8] + [None] + TEXTS[9:12], pa.string(), OF_TEXTS),
+              "list": ([[t, None, t[::-1]][: k % 4] for k, t in enumerate(TEXTS[:12])], pa.list_(pa.string()), OF_TEXTS),
+              "fixed": ([f"{k * 7919:08d}".encode() for k in range(12)], pa.binary(8), ("DICTIONARY", "PLAIN", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT")),
+              "int32": ([k * 1001 - 5000 for k in range(11)] + [None], pa.int32(), ("DICTIONARY", "PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")),
+              "int64": ([(-3) ** (3 * k) for k in range(12)], pa.int64(), ("DICTIONARY", "PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")),
+              "float": ([k / 8 for k in range(12)], pa.float32(), OF_REALS),
+              "double": ([None] + [k / 7 for k in range(11)], pa.float64(), OF_REALS),
+              "bool": ([k % 3 == 0 for k in range(12)], pa.bool_(), ("PLAIN", "RLE"))}
+    columns, encodings, codecs, dictionaries = {}, {}, {}, []
+    for kind, (rows, type, known) in values.items():
+        for encoding in known:
+            for codec in CODECS:
+                name = f"{kind}-{encoding.lower()}-{codec}"
+                path = name + ".list.element" if kind == "list" else name
+                columns[name], codecs[path] = pa.array(rows, type), codec
+                if encoding == "DICTIONARY":
+                    dictionaries.append(path)
+                else:
+                    encodings[path] = encoding
+    for version in ("1.0", "2.0"):
+        file = OUT / f"encodings-{version[0]}.parquet"
+        pq.write_table(pa.table(columns), file, compression=codecs, column_encoding=encodings, use_dictionary=dictionaries,
+                       row_group_size=12, data_page_version=version, store_schema=False)
+        group = pq.ParquetFile(file).metadata.row_group(0)
+        for k in range(group.num_columns):  # pyarrow did as it was asked
+            column = group.column(k)
+            kind, encoding, codec = column.path_in_schema.split(".")[0].split("-")
+            used = "RLE_DICTIONARY" if encoding == "dictionary" else encoding.upper()
+            assert used in column.encodings and (codec == "none") == (column.compression == "UNCOMPRESSED"), column
+    texts = {kind: [v.decode() if isinstance(v, bytes) else v for v in rows] for kind, (rows, *_) in values.items()}
+    lines("encodings.jsonl", [{kind: rows[k] for kind, rows in texts.items()} for k in range(12)])
+
+
 def types():
     text = TABLE["text"]
     parquet("texts-large_string", with_text(text.cast(pa.large_string())))
@@ -103,6 +143,7 @@ def main():
     OUT.mkdir(parents=True)
     lines("texts.jsonl", TABLE.to_pylist())
     codecs_and_encodings()
+    every_encoding()
     types()
     ipc()
     rows()

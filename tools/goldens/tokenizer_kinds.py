@@ -18,7 +18,6 @@ import sys
 import tempfile
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import AutoTokenizer
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests/data/golden"
 TEXTS = [
@@ -148,6 +147,8 @@ def decoder(*tokens):
 
 
 def folders():
+    from transformers import AutoTokenizer
+
     b = train(pre_tokenizers.ByteLevel(add_prefix_space=False), 330, ["<|endoftext|>", "<s>", "</s>", "<unk>", "<pad>", "<mask>"], True)
     n = len(b["vocab"])
     chat = [token("<|im_start|>", n), token("<|im_end|>", n + 1)]

@@ -44,7 +44,7 @@ LANGUAGES = [
 ]
 MORE = ["ﬁ\u0301 ﬃ ℃ ① ㍿ ｶﾞ Ａ\u0301 \u1100\u1161\u11a8 각\u0301", "a\u200bb\u200cc\ufeffd\u00ade\u2028f\u0007g\r\nh\u001ci", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u00a9\u200d\u2764 \U0001f1e9\U0001f1ea\u0301 \u0600A",
         "क्ष\u0301 क\u0301 \u0e33\u0e49 \u0301\u0301a", " \u0301a", "\u3042\u30fc\u30a2x\u0431 \u0431x", "\ufffd\ue000\U000f0000z", "İı ǅ Σς ẞ \U00010400 \ua7dc", "supercalifragilistic " + "x" * 101, "x" * 100]
-SHOWN_OTHERWISE = ("unigram, charsmap", "clip")  # the library shows the characters of the file
+SHOWN_OTHERWISE = ("unigram, charsmap", "unigram, ties", "clip")  # the library shows the characters of the file
 ALL_TEXTS = TEXTS + LANGUAGES + MORE
 
 
@@ -141,6 +141,8 @@ def cases():
         "unigram": whole(unigram, normalizer={"type": "NFKC"}, pre=metaspace("always", True), added=[token("<unk>", 0), token("</s>", 2)], decoder={"type": "Metaspace", "replacement": S, "prepend_scheme": "always", "split": True}),
         "unigram, charsmap": whole(unigram, normalizer=sequence("normalizers", charsmap(RULES), {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}), pre=metaspace("first", False), added=[token("<unk>", 0), token("</s>", 2)]),
         "unigram, bytes": whole(with_bytes, normalizer=sequence("normalizers", {"type": "Nmt"}, {"type": "NFKC"}), pre=metaspace("first", False), decoder=LLAMA_DECODER),
+        # Sums of scores that differ in their last bit, as serde_json reads the scores.
+        "unigram, ties": whole({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", -20.0], [S, -3.0]] + [["x" * k, -2.868705084669106 * k] for k in (1, 2, 3, 5, 7)], "byte_fallback": False}, pre=metaspace("first", False)),
         "clip": whole(clip, normalizer=sequence("normalizers", {"type": "NFC"}, spaces, lower), pre=sequence("pretokenizers", split(clip_pattern, "Removed", True), bytes_level()), decoder={"type": "BPEDecoder", "suffix": "</w>"}),
         "ends of words": whole(first, normalizer=bert_json, pre=split_bert, decoder={"type": "BPEDecoder", "suffix": "</w>"}),
         "ends of words, fused": whole({**first, "fuse_unk": True}, pre={"type": "WhitespaceSplit"}, decoder={"type": "BPEDecoder", "suffix": "</w>"}),

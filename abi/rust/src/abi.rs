@@ -446,12 +446,13 @@ pub struct eng_documents_in {
     pub size: u64,
     pub read: Option<unsafe extern "C" fn(*const eng_documents_in, *mut c_void, u64, *mut u64, *mut eng_error) -> eng_status>,
     pub seek: Option<unsafe extern "C" fn(*const eng_documents_in, u64, *mut eng_error) -> eng_status>,
+    pub first_part: u64,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_documents_in {}
 impl eng_documents_in {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 56]) };
 }
 
 #[repr(C)]
@@ -461,12 +462,13 @@ pub struct eng_documents_out {
     pub reserved: u32,
     pub data: *mut c_void,
     pub put: Option<unsafe extern "C" fn(*const eng_documents_out, *const c_char, u64, u32, *mut eng_error) -> eng_status>,
+    pub part: Option<unsafe extern "C" fn(*const eng_documents_out, u64, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_documents_out {}
 impl eng_documents_out {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
 }
 
 #[repr(C)]
@@ -2112,7 +2114,7 @@ macro_rules! eng_draft {
     (chat) => { "eng.chat/1-draft1" };
     (comm) => { "eng.comm/1-draft5" };
     (device) => { "eng.device/1-draft5" };
-    (documents) => { "eng.documents/1-draft1" };
+    (documents) => { "eng.documents/1-draft2" };
     (job) => { "eng.job/1-draft3" };
     (kernels) => { "eng.kernels/1-draft5" };
     (loss) => { "eng.loss/1-draft1" };
@@ -2322,10 +2324,12 @@ mod layout {
         check!(eng_documents_in, size, 24, 8);
         check!(eng_documents_in, read, 32, 8);
         check!(eng_documents_in, seek, 40, 8);
+        check!(eng_documents_in, first_part, 48, 8);
         check!(eng_documents_out, struct_size, 0, 4);
         check!(eng_documents_out, reserved, 4, 4);
         check!(eng_documents_out, data, 8, 8);
         check!(eng_documents_out, put, 16, 8);
+        check!(eng_documents_out, part, 24, 8);
         check!(eng_documents_seen, struct_size, 0, 4);
         check!(eng_documents_seen, reserved, 4, 4);
         check!(eng_documents_seen, left_out, 8, 8);

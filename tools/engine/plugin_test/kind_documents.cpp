@@ -21,8 +21,10 @@ struct OneReading {
 
   uint64_t at = 0, puts = 0, reads = 0;
   std::vector<std::string> documents = {};
-  bool open = false;     // inside of the last document
-  bool stopped = false;  // a call failed
+  uint64_t first_part = 0;
+  std::vector<std::pair<uint64_t, size_t>> parts = {};  // each with the documents before it
+  bool open = false;                                    // inside of the last document
+  bool stopped = false;                                 // a call failed
   std::string wrong = {};
   eng_documents_seen seen{sizeof(eng_documents_seen), 0, 0, 0};
   eng_status status = ENG_OK;
@@ -30,8 +32,8 @@ struct OneReading {
 
   void run(const eng_documents& table, void* self) {
     const eng_documents_in in = {
-        sizeof in, 0, this, path.c_str(), seeks ? content.size() : 0, read, seeks ? seek : nullptr};
-    const eng_documents_out out = {sizeof out, 0, this, put};
+        sizeof in, 0, this, path.c_str(), seeks ? content.size() : 0, read, seeks ? seek : nullptr, first_part};
+    const eng_documents_out out = {sizeof out, 0, this, put, part};
     Sink sink;
     status = table.read(self, &in, &out, &seen, sink.get());
     text = sink.text();
@@ -75,6 +77,15 @@ struct OneReading {
     if (!me.open && (size || !(flags & ENG_TEXT_MORE))) me.documents.emplace_back();
     if (size) me.documents.back().append(text, size);
     me.open = (flags & ENG_TEXT_MORE) && (me.open || size);
+    return ENG_OK;
+  }
+  static eng_status part(const eng_documents_out* self, uint64_t number, eng_error* error) {
+    auto& me = *static_cast<OneReading*>(self->data);
+    if (me.open) me.wrong = fmt::format("it begins part {} inside of a document", number);
+    if (number <= (me.parts.empty() ? 0 : me.parts.back().first))
+      me.wrong = fmt::format("it begins part {} after part {}", number, me.parts.empty() ? 0 : me.parts.back().first);
+    if (me.refused("part", 0, 0)) return report(error, ENG_UNAVAILABLE, "no more is wanted");
+    me.parts.emplace_back(number, me.documents.size());
     return ENG_OK;
   }
 };
@@ -158,6 +169,19 @@ void test_documents(const Subject& s, Sheet& sheet) {
     same(MadeFormat(table, section).read(again), "read by another object");
     same(format->read(again), "after another object was destroyed");
     return "";
+  });
+  sheet.check("an interrupted reading goes on at each part", [&] {
+    for (const auto& [number, before] : whole.parts) {
+      OneReading rest = again;
+      rest.first_part = number;
+      rest = format->read(rest);
+      if (rest.status != ENG_OK)
+        throw Broken(fmt::format("from part {} on, it refuses the file: {}", number, rest.text));
+      if (rest.documents !=
+          std::vector(whole.documents.begin() + static_cast<std::ptrdiff_t>(before), whole.documents.end()))
+        throw Broken(fmt::format("from part {} on, it has other documents than the rest of the file", number));
+    }
+    return fmt::format("{} parts behind the first one", whole.parts.size());
   });
   sheet.check("a compressed file, in which nothing can be sought", [&] {
     OneReading packed = again;

@@ -292,11 +292,30 @@ class Run(Texts):
         samples of its own length, or with the length among `lengths`.
 
         They lie in memory of the run, where the next call writes its own."""
+        other = "logits %d" % self._forward(tokens)
+        return self.tensor(other if (other, "activation") in self._table() else "logits", "activation")
+
+    def hidden_states(self, tokens: Any) -> Dict[str, Tensor]:
+        """The activations of one micro-batch of tokens, (rows, length), by name: those that `engine.open` was given as
+        `activations`. The length is one of `lengths`. `logits` of the same tokens are computed with them.
+
+        They are read-only, of the element type of the forward, and lie in memory of the run, where the next call of this
+        or of `logits` writes its own."""
+        end = f" {self._forward(tokens)}"
+        names = [name for name, role in self._table()
+                 if role == "activation" and name.endswith(end) and name != "logits" + end]
+        if not names:
+            raise ValueError(f"no hidden states of{end} tokens are kept: open the run with their names, such as "
+                             f"activations=[\"layers.*.output\"], and with lengths=[{end[1:]}]")
+        return {name[: -len(end)]: self.tensor(name, "activation") for name in names}
+
+    def _forward(self, tokens: Any) -> int:
+        """Computes the logits; returns the length of the tokens."""
         handle = self._handle()
         fields = self._fields({"tokens": tokens})
-        other = "logits %d" % (_dlpack.shape_of(fields[0]) or (0,))[-1]
+        length = (_dlpack.shape_of(fields[0]) or (0,))[-1]
         n.call("logits", handle, fields, len(fields))
-        return self.tensor(other if (other, "activation") in self._table() else "logits", "activation")
+        return length
 
     @_words.named
     def plan(self, ranks: int = 1) -> Dict[str, Any]:
