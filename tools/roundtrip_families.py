@@ -23,8 +23,9 @@ ENGINE = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "tools" / "engin
 CASES = sys.argv[2:] or ("qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "mistral", "ministral", "internlm3",
                          "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3", "hf_moe/mixtral",
                          "hf_moe/qwen2_moe", "hf_moe/qwen3_moe", "hf_moe/qwen3_moe_dense", "hf_moe/olmoe", "hf_mamba2/plain", "hf_mamba2/groups", "hf_mamba2/bias",
-                         "hf_hybrids/falcon_mamba", "hf_hybrids/bamba", "hf_hybrids/granitemoehybrid",
-                         "hf_hybrids/nemotron_h", "hf_hybrids/falcon_h1")
+                         "hf_hybrids/falcon_mamba", "hf_hybrids/bamba", "hf_hybrids/granitemoehybrid", "hf_hybrids/granitemoehybrid_experts",
+                         "hf_hybrids/nemotron_h", "hf_hybrids/nemotron_h_experts",
+                         "hf_hybrids/falcon_h1", "hf_hybrids/jamba")
 CONFIG = """[model]
 from = "{source}"
 [data]

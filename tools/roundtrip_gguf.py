@@ -42,6 +42,13 @@ GEMMA = LLAMA.replace("_layers = 2", "_layers = 7") + "intermediate_size = 96\ns
 PHI3 = 'rope_type = "longrope"\nrope_factor = 2.0\nrope_short_factor = [1.0, 1.0, 1.1, 1.3, 1.5, 1.7, 2.0, 2.5]\n' \
        "rope_long_factor = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]\n"
 HYBRID = "hidden_size = 64\nnum_hidden_layers = 3\nnum_attention_heads = 4\nmax_position_embeddings = 128\nmamba_n_heads = 4\n"
+JAMBA = "hidden_size = 64\nnum_hidden_layers = 4\nnum_attention_heads = 4\nmax_position_embeddings = 128\nintermediate_size = 96\n"
+# By default llama.cpp keeps keys and values in f16, and its flash attention rounds them to f16 in any case. Of qwen2_moe
+# with 3 experts a token and 243 pieces of a text, log probabilities are then up to 1.8e-3 apart (of other weights 7.9e-3
+# were seen), also because a router whose logits are nearly equal takes another expert; in f32 they are within 5e-6.
+CACHE, FLASH = xllamacpp.ggml_type.GGML_TYPE_F32, 0
+# llama.cpp has no shortest time step, so that it is one that matters nowhere.
+NEMOTRON = "hidden_size = 64\nhead_dim = 16\ntime_step_min = 1e-6\n"
 NOT_THEIRS = ("minicpm", "internlm2")  # transformers does not have them
 MODELS = {
     "llama": ("llama", LLAMA + "intermediate_size = 96"),
@@ -84,7 +91,7 @@ MODELS = {
     "gemma3 rope linear": ("gemma3", GEMMA + 'rope_type = "linear"\nrope_factor = 4.0\nsliding_window_pattern = 6'),
     "mixtral": ("mixtral", LLAMA + "num_key_value_heads = 2\nnum_local_experts = 5"),
     "mixtral with a window": ("mixtral", LLAMA + "num_key_value_heads = 4\nsliding_window = 64\nnum_experts_per_tok = 3"),
-    "qwen2_moe": ("qwen2_moe", LLAMA + "num_key_value_heads = 2"),
+    "qwen2_moe": ("qwen2_moe", LLAMA + "num_key_value_heads = 2\nnum_experts_per_tok = 3"),
     "qwen3_moe": ("qwen3_moe", LLAMA + "num_key_value_heads = 2\nhead_dim = 24"),
     "olmoe": ("olmoe", LLAMA + 'rope_type = "linear"\nrope_factor = 2.0'),
     "granite": ("granite", LLAMA + "intermediate_size = 96\nnum_key_value_heads = 2\nembedding_multiplier = 3.0\n"
@@ -99,7 +106,25 @@ MODELS = {
     "granitemoehybrid, rope": ("granitemoehybrid", HYBRID + 'layer_types = ["attention", "mamba", "attention"]\n'
                                'position_embedding_type = "rope"\nmamba_n_groups = 2\ntie_word_embeddings = false'),
     "bamba": ("bamba", HYBRID + "intermediate_size = 96\nattn_layer_indices = [1.0]\nmamba_n_groups = 2"),
-    "nemotron_h": ("nemotron_h", 'hidden_size = 64\nhybrid_override_pattern = "M-*M"\nhead_dim = 16\nintermediate_size = 96'),
+    "falcon_h1": ("falcon_h1", HYBRID + "mamba_d_ssm = 128"),
+    "falcon_h1 with factors": ("falcon_h1", HYBRID + "intermediate_size = 96\nhead_dim = 24\nmamba_n_groups = 2\nmamba_rms_norm = true\n"
+                               "mamba_norm_before_gate = false\nembedding_multiplier = 3.0\nlm_head_multiplier = 0.7\n"
+                               "key_multiplier = 1.3\nattention_in_multiplier = 0.8\nattention_out_multiplier = 1.2\n"
+                               "ssm_in_multiplier = 1.1\nssm_out_multiplier = 0.6\nssm_multipliers = [0.5, 1.5, 0.8, 1.2, 0.9]\n"
+                               "mlp_multipliers = [1.4, 0.6]"),
+    "granitemoehybrid with experts": ("granitemoehybrid", HYBRID + 'layer_types = ["mamba", "attention", "mamba"]\n'
+                                      "num_local_experts = 6\nnum_experts_per_tok = 3\nintermediate_size = 48"),
+    "jamba": ("jamba", JAMBA + "num_experts_per_tok = 3"),
+    "jamba without experts": ("jamba", JAMBA + "num_experts = 1\noutput_router_logits = false\ntie_word_embeddings = true\nmamba_dt_rank = 3"),
+    "nemotron_h with experts": ("nemotron_h", NEMOTRON + 'hybrid_override_pattern = "ME*E"\n'
+                                "n_routed_experts = 6\nnum_experts_per_tok = 3\nmoe_intermediate_size = 48\n"
+                                "moe_shared_expert_intermediate_size = 40\nrouted_scaling_factor = 2.5"),
+    "nemotron_h with groups, latent": ("nemotron_h", NEMOTRON + 'layers_block_type = ["moe", "mamba", "attention"]\n'
+                                       'hybrid_override_pattern = "EM*"\n'
+                                       "n_routed_experts = 6\nn_group = 3\ntopk_group = 2\nmoe_latent_size = 32\n"
+                                       "moe_intermediate_size = 48\nmoe_shared_expert_intermediate_size = 40\n"
+                                       "norm_topk_prob = false"),
+    "nemotron_h": ("nemotron_h", NEMOTRON + 'hybrid_override_pattern = "M-*M"\nintermediate_size = 96'),
     "gpt2": ("gpt2", "n_embd = 64\nn_head = 4\nn_layer = 2\nn_positions = 128"),
 }
 NOTED = {"llama3": 2, "neox": 16}
@@ -138,6 +163,8 @@ class Llama:
         params.model.path = str(file)
         params.n_ctx, params.n_parallel, params.n_gpu_layers, params.warmup = 128, 1, 0, False
         params.verbosity, params.ctx_shift, params.cache_ram_mib = -1, False, 0
+        params.cache_type_k = params.cache_type_v = CACHE
+        params.flash_attn_type = FLASH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
         self.server = xllamacpp.Server(params)
 

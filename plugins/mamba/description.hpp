@@ -13,7 +13,7 @@ id = 'eng.mamba'
 name = 'Mamba'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Mamba-1 and Mamba-2 language models, hybrids of Mamba-2 and attention, and their ops: two scans, the causal convolution, the gated norm'
+summary = 'Mamba-1, Mamba-2 and Falcon-Mamba language models, and their ops: two scans, the causal convolution, the gated norm'
 
 [[provides]]
 kind = ')" ENG_OPS_DRAFT R"('
@@ -300,5 +300,5 @@ num_hidden_layers = 64
 num_heads = 80
 n_groups = 1
 tie_word_embeddings = true
-)" HYBRID_FALCON_MAMBA HYBRID_BAMBA HYBRID_GRANITE HYBRID_NEMOTRON HYBRID_FALCON_H1)
+)" HYBRID_FALCON_MAMBA)
 // clang-format on

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mamba-1 (Gu and Dao 2023) as a list of ops. Shapes in comments: B batch, T time, H hidden, E channels, N states, R
-// rank of the time step.
+// Mamba-1 (Gu and Dao 2023) as a list of ops. Shapes in comments: B batch, T time, H hidden.
 #include "model.hpp"
 
 #include "blocks.hpp"
 #include "ops.hpp"
+#include "selective.hpp"
 
 namespace mamba {
 namespace {
@@ -14,26 +14,12 @@ using model::Init;
 using model::normal;
 using model::uniform;
 
-// x (B, T, parts N), each of its parts divided by the root of its mean square.
-eng_id normed(eng_build* b, eng_id x, int64_t parts, int64_t n, double eps) {
-  eng_desc d{};
-  if (b->api->shape(b, x, &d, nullptr) != ENG_OK) return 0;
-  const std::vector<float> ones(static_cast<size_t>(n), 1.0f);
-  const eng_desc desc = {ENG_F32, 1, {n}};
-  eng_id weight = 0;
-  b->api->constant(b, &desc, ones.data(), &weight, nullptr);
-  if (d.dtype != ENG_F32) weight = eng_cast(b, weight, d.dtype);
-  if (parts == 1) return eng_rms_norm(b, x, weight, eps);
-  const int64_t divided[2] = {parts, n}, all[1] = {parts * n};
-  return eng_reshape(b, eng_rms_norm(b, eng_reshape(b, x, 2, divided, 2), weight, eps), 2, all, 1);
-}
-
 }  // namespace
 
 // In every block matrices come first, then vectors without weight decay, then parameters that stay f32, so that each
 // kind is one run of elements. The ids of biases that the model does not have are 0.
-struct Model::Weights {
-  eng_id in_proj, x_proj, dt_proj, out_proj, conv, norm, conv_bias, in_bias, out_bias, a_log, d, dt_bias;
+struct Model::Weights : SelectiveWeights {
+  eng_id norm;
 
   // Calls f(id, name, dims, flags, init) for each parameter that the model has, in this order.
   template <class F>
@@ -72,25 +58,8 @@ void Model::declare(eng_build* b) const {
 }
 
 eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
-  const eng_id n = eng_rms_norm(b, h, w.norm, c_.eps);       // (B, T, H)
-  const eng_id xz = eng_linear(b, n, w.in_proj, w.in_bias);  // (B, T, 2E) = [x | z]
-  const eng_id segments = eng_offered(b, "segments");        // (B, T)
-  const uint32_t more = segments ? 1 : 0;
-  const eng_id conv_in[4] = {xz, w.conv, w.conv_bias, segments};
-  const eng_id u = eng_emit1(b, MAMBA_OP_CONV, conv_in, 3 + more, nullptr, 0);  // (B, T, E)
-  const eng_id low = eng_linear(b, u, w.x_proj, 0);                             // (B, T, R + 2N)
-  const eng_attr at = {.key = "at", .i = c_.rank, .f = 0.0};
-  eng_id part[2] = {0, 0};  // (B, T, R) and (B, T, 2N) = [B | C]
-  b->api->emit(b, MAMBA_OP_SPLIT, &low, 1, part, 2, &at, 1, nullptr);
-  if (c_.inner_eps > 0) {
-    part[0] = normed(b, part[0], 1, c_.rank, c_.inner_eps);
-    part[1] = normed(b, part[1], 2, c_.states, c_.inner_eps);
-  }
-  const eng_id delta = eng_linear(b, part[0], w.dt_proj, 0);  // (B, T, E)
-  const eng_id in[10] = {u, delta, w.a_log, part[1], w.d, w.dt_bias, xz, part[0], w.dt_proj, segments};
-  eng_id y[2] = {0, 0};  // (B, T, E), and the states from which the backward starts
-  b->api->emit(b, MAMBA_OP_SCAN, in, 9 + more, y, 2, nullptr, 0, nullptr);
-  return eng_add(b, eng_linear(b, y[0], w.out_proj, w.out_bias), h);  // (B, T, H)
+  const eng_id n = eng_rms_norm(b, h, w.norm, c_.eps);  // (B, T, H)
+  return eng_add(b, mixed(b, {c_.rank, c_.states, c_.inner_eps}, w, n), h);
 }
 
 std::vector<model::Signature> Model::templates() const {

@@ -2,7 +2,6 @@
 #include "../common/plugin.hpp"
 
 #include "description.hpp"
-#include "hybrid/families.hpp"
 #include "kernels.hpp"
 #include "mamba2.hpp"
 #include "model.hpp"
@@ -21,8 +20,7 @@ const void* get_interface(const char* kind, const char* name) {
   if (is(ENG_KERNELS_KIND, "reference")) return &mamba::reference_kernels;
   // Not in the description: for tests and measurements.
   if (std::strcmp(kind, "eng.mamba.kernels/1") == 0) return mamba::isa_kernels(name);
-  return model::interface_of<mamba::Model, mamba::Mamba2, mamba::FalconMamba, hybrid::Bamba, hybrid::FalconH1,
-                             hybrid::GraniteMoeHybrid, hybrid::NemotronH>(kind, name);
+  return model::interface_of<mamba::Model, mamba::Mamba2, mamba::FalconMamba>(kind, name);
 }
 
 const eng_plugin plugin = common::plain_plugin(describe, get_interface);

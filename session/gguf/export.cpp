@@ -32,6 +32,7 @@ struct Placed {
   uint64_t groups = 0;        // of rows of the model; 0: all rows, in their order
   std::vector<Piece> pieces;  // of each group; the file has them one after the other, each of all groups
   bool negative_exp = false, plus_one = false;
+  std::vector<std::pair<uint64_t, double>> scales;  // elements, one after the other, and their factor; none: all stay
 };
 
 bool any_names(const std::vector<std::string>& patterns, const std::string& name) {
@@ -86,6 +87,18 @@ void finish_place(Placed& one, const std::string& own, const GgufModel& gguf, co
         refuse(where, fmt::format("`{}` is {}: it does not make {} equal rows", own, shape_text(shape), count));
       shape = {count, shape[0] / count};
     }
+  for (const auto& [pattern, parts] : gguf.scale) {
+    if (!names_tensor(pattern, name)) continue;
+    const auto all = static_cast<uint64_t>(element_count(shape, own)), rows = static_cast<uint64_t>(shape[0]);
+    uint64_t sum = 0;
+    for (const GgufScale& part : parts) {
+      const uint64_t count = part.rows.empty() ? rows : whole_value(part.rows, model, pattern);
+      sum += count;
+      one.scales.emplace_back(count * (all / rows), gguf_factor(part.by, model, pattern));
+    }
+    if (sum != rows)
+      refuse(where, fmt::format("`{}` is {}: its rows are not the {} of 'scale'", own, shape_text(shape), sum));
+  }
   one.negative_exp = any_names(gguf.negative_exp, name);
   one.plus_one = any_names(gguf.plus_one, name);
   one.tensor.type = type_of(gguf, one.tensor, type);
@@ -222,6 +235,17 @@ class NewFile {
   bool done_ = false;
 };
 
+// Multiplies `count` elements of the tensor, from `first` on.
+void scale_values(const Placed& t, uint64_t first, uint64_t count, float* values) {
+  uint64_t begin = 0;
+  for (const auto& [elements, factor] : t.scales) {
+    const uint64_t end = begin + elements;
+    for (uint64_t at = std::max(first, begin); at < std::min(first + count, end); ++at)
+      values[at - first] = static_cast<float>(static_cast<double>(values[at - first]) * factor);
+    begin = end;
+  }
+}
+
 void write_tensor(const Placed& t, const ReadSource& read, NewFile& file) {
   const uint64_t all = element_count(t.tensor.shape, t.tensor.name), most = gather_tile(t.made);
   std::vector<float> values(std::min(all, most));
@@ -231,6 +255,7 @@ void write_tensor(const Placed& t, const ReadSource& read, NewFile& file) {
     read_placed(t, first, n, read, values.data());
     if (t.negative_exp)
       for (uint64_t i = 0; i < n; ++i) values[i] = static_cast<float>(-std::exp(static_cast<double>(values[i])));
+    scale_values(t, first, n, values.data());
     if (t.plus_one)
       for (uint64_t i = 0; i < n; ++i) values[i] += 1.0f;
     if (t.tensor.type == GgufType::q8_0 && !std::all_of(values.begin(), values.begin() + static_cast<ptrdiff_t>(n),
@@ -289,7 +314,7 @@ ExportedGguf export_gguf(const fs::path& checkpoint, const Config& config, const
     throw Error(Exit::usage, to.string() + " already exists", "give --to a new file");
   const Section& model = config.section("model");
   require_gguf(pretrained_of(plugin).gguf.get(), model);
-  const GgufModel& gguf = *pretrained_of(plugin).gguf;
+  const GgufModel gguf = gguf_for(*pretrained_of(plugin).gguf, model);
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
   std::vector<ManifestTensor> exported = stored;
@@ -345,7 +370,7 @@ std::string check_gguf(const std::vector<TensorShape>& parameters, const Config&
                        const GgufTokenizer& tokenizer) {
   const Section& model = config.section("model");
   require_gguf(pretrained_of(plugin).gguf.get(), model);
-  const GgufModel& gguf = *pretrained_of(plugin).gguf;
+  const GgufModel gguf = gguf_for(*pretrained_of(plugin).gguf, model);
   const size_t tensors = place_tensors(parameters, gguf, model, GgufType::f32, "[model]").size();
   const int64_t ids = std::min(model.integer("vocab_size"), most_checked_ids);
   const Keys keys = write_all_keys(gguf, model, tokenizer, ids, "model", GgufType::f32);

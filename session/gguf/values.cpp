@@ -30,11 +30,6 @@ Value option_value(const std::string& option, const Section& model) {
   return model.has(option) ? model.settings().at(option).value : Value();
 }
 
-bool holds(const std::map<std::string, Value>& where, const Section& model) {
-  return std::all_of(where.begin(), where.end(),
-                     [&](const auto& one) { return equal(option_value(one.first, model), one.second); });
-}
-
 // The entries of a list of texts, or the letters of a text; none of other values.
 std::vector<std::string> entries_of(const Value& value) {
   std::vector<std::string> out;
@@ -42,6 +37,20 @@ std::vector<std::string> entries_of(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value))
     for (const char letter : *text) out.emplace_back(1, letter);
   return out;
+}
+
+// True if the option has the value, or the text is one of its entries.
+bool has_value(const std::string& option, const Value& wanted, const Section& model) {
+  const Value given = option_value(option, model);
+  if (equal(given, wanted)) return true;
+  const auto* text = std::get_if<std::string>(&wanted);
+  const std::vector<std::string> entries = entries_of(given);
+  return text && std::count(entries.begin(), entries.end(), *text);
+}
+
+bool holds(const std::map<std::string, Value>& where, const Section& model) {
+  return std::all_of(where.begin(), where.end(),
+                     [&](const auto& one) { return has_value(one.first, one.second, model); });
 }
 
 std::optional<double> number_of_term(const GgufTerm& term, const Section& model);
@@ -70,6 +79,7 @@ std::optional<double> computed(const GgufTerm& term, const Section& model) {
     case GgufTerm::Kind::constant:
     case GgufTerm::Kind::option:
     case GgufTerm::Kind::length:
+    case GgufTerm::Kind::entry:
       break;
   }
   return std::nullopt;
@@ -83,6 +93,12 @@ Value value_of_term(const GgufTerm& term, const Section& model) {
   if (term.kind == GgufTerm::Kind::length) {
     const Value list = option_value(term.option, model);
     return list.index() == 0 ? Value() : Value(static_cast<int64_t>(entries_of(list).size()));
+  }
+  if (term.kind == GgufTerm::Kind::entry) {
+    const Value list = option_value(term.option, model);
+    const auto* numbers = std::get_if<std::vector<double>>(&list);
+    const auto place = static_cast<size_t>(term.place);
+    return numbers && place < numbers->size() ? Value((*numbers)[place]) : Value();
   }
   const std::optional<double> result = computed(term, model);
   if (!result) return {};
@@ -148,6 +164,17 @@ void require_layers(const GgufModel& gguf, const Section& model) {
 
 }  // namespace
 
+GgufModel gguf_for(const GgufModel& gguf, const Section& model) {
+  GgufModel out = gguf;
+  const auto found = std::find_if(gguf.variants.begin(), gguf.variants.end(),
+                                  [&](const GgufVariant& v) { return holds(v.where, model); });
+  if (found == gguf.variants.end()) return out;
+  if (!found->architecture.empty()) out.architecture = found->architecture;
+  out.tensors.insert(out.tensors.begin(), found->tensors.begin(), found->tensors.end());
+  out.keys.insert(out.keys.end(), found->keys.begin(), found->keys.end());
+  return out;
+}
+
 void require_gguf(const GgufModel* gguf, const Section& model) {
   const std::string& plugin = model.string("plugin");
   if (!gguf)
@@ -169,6 +196,12 @@ void require_gguf(const GgufModel* gguf, const Section& model) {
   if (!gguf->rope.empty()) require_rope(gguf->rope, gguf->architecture, model);
 }
 
+double gguf_factor(const std::vector<GgufValue>& by, const Section& model, const std::string& key) {
+  double out = 1.0;
+  for (const GgufValue& factor : by) out *= value_as_number(gguf_value(factor, model, key)).value_or(1.0);
+  return out;
+}
+
 std::vector<std::string> gguf_notes(const GgufModel& gguf, const Section& model) {
   std::vector<std::string> out;
   for (const GgufNote& note : gguf.notes)
@@ -185,6 +218,11 @@ std::vector<int32_t> values_by_layer(const GgufByLayer& rule, const Section& mod
   };
   const int32_t is = number(rule.is), others = number(rule.others);
   std::vector<int32_t> out(static_cast<size_t>(layers), others);
+  if (!rule.every.empty()) {
+    const auto every = std::max(number(rule.every), 1), from = number(rule.from);
+    for (size_t k = 0; k < out.size(); ++k)
+      if (static_cast<int32_t>(k) % every == from) out[k] = is;
+  }
   for (const std::string& option : rule.options) {
     const Value given = option_value(option, model);
     if (const auto* numbers = std::get_if<std::vector<double>>(&given))

@@ -10,6 +10,10 @@ namespace eng {
 
 // `model`: the section [model]. Throws Error(Exit::usage) if no option of a term has a value.
 Value gguf_value(const GgufValue& value, const Section& model, const std::string& key);
+// The product of the values.
+double gguf_factor(const std::vector<GgufValue>& by, const Section& model, const std::string& key);
+// The description for one configuration: with the names and keys of its variant.
+GgufModel gguf_for(const GgufModel& gguf, const Section& model);
 // Refuses, with Error(Exit::usage), a model that llama.cpp does not know, or computes in another way.
 void require_gguf(const GgufModel* gguf, const Section& model);
 // Differences of llama.cpp that the user is told, for this configuration.

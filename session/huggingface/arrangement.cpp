@@ -116,7 +116,7 @@ class Arranger {
         }
         ++found;
       }
-    if (!found)
+    if (!found && !rule.optional)
       refuse_rule(Group{&rule, {}, {}}.key(),
                   fmt::format("no tensor of this model is called {}", fmt::join(quoted(rule.model), " or ")));
   }

@@ -84,12 +84,13 @@ void check_patterns(const std::vector<std::string>& patterns, const std::string&
 
 void read_regroup(const toml::node* list, bool split, const std::string& where, std::vector<Regroup>& out) {
   need(!list || list->is_array(), "{} must be a list of tables", where);
-  Schema keys = {text("from"), text("to"), {"axis", Type::integer, int64_t{0}, 0, 5}};
+  Schema keys = {text("from"), text("to"), {"axis", Type::integer, int64_t{0}, 0, 5}, {"optional", Type::boolean}};
   keys[split ? 1 : 0].type = Type::strings;
   for (size_t k = 0; list && k < list->as_array()->size(); ++k) {
     const std::string entry = fmt::format("{} number {}", where, k + 1);
     const Preset given = read_table(list->as_array()->get(k), keys, entry);
     Regroup made{texts_in(given, "from"), texts_in(given, "to")};
+    made.optional = given.count("optional") && std::get<bool>(given.at("optional"));
     if (given.count("axis")) made.axis = std::get<int64_t>(given.at("axis"));
     std::vector<std::string> all = made.files;
     all.insert(all.end(), made.model.begin(), made.model.end());

@@ -31,7 +31,7 @@ constexpr NamedKind kinds[] = {
     {"product", GgufTerm::Kind::product, 2, 16}, {"quotient", GgufTerm::Kind::quotient, 2, 2},
     {"ratio", GgufTerm::Kind::ratio, 2, 2},      {"root", GgufTerm::Kind::root, 1, 1},
     {"least", GgufTerm::Kind::least, 2, 16},     {"value", GgufTerm::Kind::product, 1, 1},
-    {"length", GgufTerm::Kind::length, 1, 1}};
+    {"length", GgufTerm::Kind::length, 1, 1},    {"entry", GgufTerm::Kind::entry, 2, 2}};
 
 // "OPTION", 3, true, or { KIND = [...] } of such terms, with `where`.
 GgufTerm read_term(const toml::node& node, const Schema& options, const std::string& where) {
@@ -53,7 +53,9 @@ GgufTerm read_term(const toml::node& node, const Schema& options, const std::str
       std::find_if(std::begin(kinds), std::end(kinds), [&](const NamedKind& k) { return table->contains(k.name); });
   need(found != std::end(kinds) && table->size() == (condition ? 2u : 1u),
        "{} must be {{ product = [...] }}, {{ quotient = [...] }}, {{ ratio = [...] }}, {{ root = ... }}, "
-       "{{ least = [...] }}, {{ length = OPTION }} or {{ value = ... }}, with or without 'where'",
+       "{{ least = [...] }}, {{ length = OPTION }}, {{ entry = [OPTION, NUMBER] }} or {{ value = ... }}, with or "
+       "without "
+       "'where'",
        where);
   const toml::node& given = *table->get(found->name);
   std::vector<const toml::node*> factors;
@@ -72,6 +74,12 @@ GgufTerm read_term(const toml::node& node, const Schema& options, const std::str
   if (out.kind == GgufTerm::Kind::length) {
     need(out.factors.front().kind == GgufTerm::Kind::option, "{}: 'length' is of an option", where);
     out.option = out.factors.front().option, out.factors.clear();
+  }
+  if (out.kind == GgufTerm::Kind::entry) {
+    const auto* place = std::get_if<int64_t>(&out.factors[1].constant);
+    need(out.factors[0].kind == GgufTerm::Kind::option && place && *place >= 0,
+         "{}: 'entry' is of an option, and has the number of one of its entries, counted from 0", where);
+    out.option = out.factors[0].option, out.place = *place, out.factors.clear();
   }
   for (auto& [option, value] : read_where(condition, options, where)) out.where[option] = std::move(value);
   return out;
@@ -126,17 +134,38 @@ GgufGrouped read_grouped(const toml::node& node, const Schema& options, const st
   return out;
 }
 
-// { of = [...], entries = [...], is = ..., others = ... }, of a list of numbers without entries
+// { of = [...], entries = [...], is = ..., others = ... }, of a list of numbers without entries; or { every, from, is,
+// others }
 GgufByLayer read_by_layer(const toml::node& node, const Schema& options, const std::string& where) {
-  GgufByLayer out{read_names(part_of(node, "of", where), where + " 'of'"),
-                  {},
-                  read_value(part_of(node, "is", where), options, where),
-                  read_value(part_of(node, "others", where), options, where)};
+  const auto value = [&](const char* key) { return read_value(part_of(node, key, where), options, where); };
+  GgufByLayer out{{}, {}, value("is"), value("others")};
+  if (node.as_table()->contains("every")) {
+    out.every = value("every"), out.from = value("from");
+    need(node.as_table()->size() == 4, "{} must be {{ every, from, is, others }}", where);
+    return out;
+  }
+  out.options = read_names(part_of(node, "of", where), where + " 'of'");
   const toml::node* entries = node.as_table()->get("entries");
   if (entries) out.entries = read_names(*entries, where + " 'entries'");
   need(node.as_table()->size() == (entries ? 4u : 3u), "{} must be {{ of, entries, is, others }}", where);
   for (const std::string& option : out.options)
     need(find_option(options, option) != nullptr, "{}: there is no option '{}'", where, option);
+  return out;
+}
+
+// [{ rows = ..., by = [...] }, ...]
+std::vector<GgufScale> read_scale(const toml::node& node, const Schema& options, const std::string& where) {
+  std::vector<GgufScale> out;
+  const toml::array* parts = node.as_array();
+  need(parts && !parts->empty(), "{} must be a list of {{ rows, by }}", where);
+  for (const toml::node& one : *parts) {
+    GgufScale& part = out.emplace_back();
+    const toml::node& by = part_of(one, "by", where);
+    need(by.is_array() && one.as_table()->size() == (parts->size() > 1 ? 2u : 1u),
+         "{} must be {{ by = [...] }}, or several of {{ rows, by }}", where);
+    if (parts->size() > 1) part.rows = read_value(part_of(one, "rows", where), options, where + " 'rows'");
+    for (const toml::node& factor : *by.as_array()) part.by.push_back(read_value(factor, options, where + " 'by'"));
+  }
   return out;
 }
 
@@ -170,6 +199,37 @@ std::vector<std::pair<std::string, const toml::node*>> inside(const toml::table&
   return eng::entries(node, fmt::format("{} '{}'", where, key));
 }
 
+using Names = std::vector<std::pair<std::string, std::string>>;
+using Keys = std::vector<std::pair<std::string, GgufValue>>;
+
+Names read_tensors(const toml::table& table, const std::string& where) {
+  Names out;
+  for (const auto& [name, to] : inside(table, "tensors", where)) {
+    need(to->is_string(), "{} 'tensors': '{}' must be a text", where, name);
+    check_patterns({name, **to->as_string()}, where + " 'tensors'");
+    out.emplace_back(name, **to->as_string());
+  }
+  return out;
+}
+
+Keys read_keys(const toml::table& table, const Schema& options, const std::string& where) {
+  Keys out;
+  for (const auto& [key, value] : inside(table, "keys", where))
+    out.emplace_back(key, read_value(*value, options, fmt::format("{} 'keys': '{}'", where, key)));
+  return out;
+}
+
+// { where, architecture, tensors, keys }
+GgufVariant read_variant(const toml::node& node, const Schema& options, const std::string& where) {
+  const Preset given = read_table(&node, {{"architecture"}}, where, {"where", "tensors", "keys"});
+  const toml::table& table = *node.as_table();
+  GgufVariant out{read_where(&part_of(node, "where", where), options, where), text_in(given, "architecture"),
+                  read_tensors(table, where), read_keys(table, options, where)};
+  need(out.architecture.empty() || is_word(out.architecture, "-"), "{} 'architecture' is not a name (a-z, 0-9, _ -)",
+       where);
+  return out;
+}
+
 }  // namespace
 
 std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::string& where, const Schema& options) {
@@ -178,7 +238,7 @@ std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::st
     keys.push_back({key, Type::strings});
   const Preset given = read_table(&node, keys, where,
                                   {"tensors", "keys", "require", "fixed", "layers", "by_layer", "interleave", "rows",
-                                   "grouped", "notes", "split", "join"});
+                                   "grouped", "notes", "split", "join", "variants", "scale"});
   const toml::table& table = *node.as_table();
   auto out = std::make_shared<GgufModel>();
   out->none = text_in(given, "none");
@@ -199,13 +259,7 @@ std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::st
   out->arrangement.transpose = patterns("transpose");
   read_regroup(table.get("split"), true, where + " 'split'", out->arrangement.regroup);
   read_regroup(table.get("join"), false, where + " 'join'", out->arrangement.regroup);
-  for (const auto& [name, to] : inside(table, "tensors", where)) {
-    need(to->is_string(), "{} 'tensors': '{}' must be a text", where, name);
-    check_patterns({name, **to->as_string()}, where + " 'tensors'");
-    out->tensors.emplace_back(name, **to->as_string());
-  }
-  for (const auto& [key, value] : inside(table, "keys", where))
-    out->keys.emplace_back(key, read_value(*value, options, fmt::format("{} 'keys': '{}'", where, key)));
+  out->tensors = read_tensors(table, where), out->keys = read_keys(table, options, where);
   for (const auto& [key, value] : inside(table, "require", where))
     out->require[key] = read_value(*value, options, fmt::format("{} 'require': '{}'", where, key));
   const auto by_pattern = [&](const char* key, std::map<std::string, GgufValue>& to) {
@@ -215,6 +269,10 @@ std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::st
     }
   };
   by_pattern("interleave", out->interleave), by_pattern("rows", out->rows);
+  for (const auto& [pattern, parts] : inside(table, "scale", where)) {
+    check_patterns({pattern}, where + " 'scale'");
+    out->scale[pattern] = read_scale(*parts, options, fmt::format("{} 'scale': '{}'", where, pattern));
+  }
   for (const auto& [option, entry] : inside(table, "layers", where)) {
     const std::string at = fmt::format("{} 'layers': '{}'", where, option);
     need(find_option(options, option) != nullptr, "{} 'layers': there is no option '{}'", where, option);
@@ -226,6 +284,8 @@ std::shared_ptr<const GgufModel> read_gguf(const toml::node& node, const std::st
     out->by_layer[key] = read_by_layer(*value, options, fmt::format("{} 'by_layer': '{}'", where, key));
   for (const toml::node* one : listed(table, "grouped", where))
     out->grouped.push_back(read_grouped(*one, options, where + " 'grouped'"));
+  for (const toml::node* one : listed(table, "variants", where))
+    out->variants.push_back(read_variant(*one, options, where + " 'variants'"));
   for (const toml::node* one : listed(table, "notes", where))
     out->notes.push_back(read_note(*one, options, where + " 'notes'"));
   for (const auto& [option, value] : inside(table, "fixed", where)) {

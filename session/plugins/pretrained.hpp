@@ -21,6 +21,7 @@ struct Regroup {
   std::vector<std::string> files, model;
   int64_t axis = 0;  // along which they lie one after the other, in the files
   bool numbered = false;
+  bool optional = false;  // a model may have no such tensors
 };
 
 // [provides.pretrained] of a model plugin (engine/plugin.h): how its options are spelled in a Hugging Face config.json.

@@ -2,6 +2,7 @@
 // engine ckpt export --to FILE.gguf of families whose tensors or keys differ from LLaMA's: each beside the directory
 // that the same run exports for transformers. llama.cpp itself: tools/roundtrip_gguf.py.
 #include <cmath>
+#include <functional>
 
 #include "from.hpp"
 #include "tests/session/gguf/reader.hpp"
@@ -193,7 +194,7 @@ TEST_CASE("vectors that become matrices, and computed factors, as GGUF: mamba2 a
   CHECK(two.file.real("minicpm.logit_scale") == Approx(16.0 / 6.0));
 }
 
-TEST_CASE("values for each layer as GGUF: granitemoehybrid, nemotron_h and bamba", "[cli][gguf]") {
+TEST_CASE("values for each layer as GGUF: granitemoehybrid, nemotron_h, bamba and falcon_h1", "[cli][gguf]") {
   using Layers = std::vector<int32_t>;
   Scratch scratch;
   const std::string keys =
@@ -218,11 +219,84 @@ TEST_CASE("values for each layer as GGUF: granitemoehybrid, nemotron_h and bamba
   CHECK(two.file.get<Layers>("nemotron_h.feed_forward_length") == Layers{0, 24, 0});
   CHECK(two.theirs("blk.1.ffn_up.weight") == two.own("backbone.layers.1.mixer.up_proj.weight"));
   CHECK(has(two.notes, "time_step_min"));
+  CHECK(has(not_possible(scratch, "falcon_h1", "embedding_multiplier = 0.5\ntie_word_embeddings = true\n"),
+            "only with embedding_multiplier = 1.0, and this model has 0.5"));
   const Exported three =
       exported(scratch, "bamba", keys + mixer + "intermediate_size = 24\nattn_layer_indices = [1]\n");
   CHECK(three.file.get<Layers>("granitehybrid.attention.head_count_kv") == Layers{0, 2, 0});
   CHECK(three.file.number("granitehybrid.rope.dimension_count") == 2);
   CHECK(three.file.flag("granitehybrid.rope.scaling.finetuned"));
+}
+
+TEST_CASE("experts of hybrids as GGUF: granitemoehybrid, nemotron_h and jamba", "[cli][gguf]") {
+  using Layers = std::vector<int32_t>;
+  Scratch scratch;
+  const std::string keys =
+      "hidden_size = 16\nnum_attention_heads = 4\nmax_position_embeddings = 64\nnum_key_value_heads = 2\n";
+  const Exported one =
+      exported(scratch, "granitemoehybrid",
+               keys +
+                   "mamba_n_heads = 4\nmamba_d_state = 8\nnum_hidden_layers = 2\nshared_intermediate_size = 24\n"
+                   "layer_types = ['mamba', 'attention']\nnum_local_experts = 3\nintermediate_size = 12\n");
+  CHECK(one.file.text("general.architecture") == "granitehybrid");
+  CHECK(one.file.number("granitehybrid.expert_count") == 3);
+  CHECK(one.file.number("granitehybrid.expert_used_count") == 2);
+  CHECK(one.file.number("granitehybrid.feed_forward_length") == 12);
+  CHECK(one.file.number("granitehybrid.expert_shared_feed_forward_length") == 24);
+  const std::string block = "model.layers.1.block_sparse_moe.";
+  CHECK(one.theirs("blk.1.ffn_down_shexp.weight") == one.own("model.layers.1.shared_mlp.output_linear.weight"));
+  CHECK(one.theirs("blk.1.ffn_down_exps.weight") == one.own(block + "output_linear.weight"));
+  CHECK(one.theirs("blk.1.ffn_gate_inp.weight") == one.own(block + "router.layer.weight"));
+  const Floats both = one.own(block + "input_linear.weight");  // of each expert gate, then up
+  std::vector<size_t> gates;
+  for (size_t row = 0; row < 36; ++row) gates.push_back(row / 12 * 24 + row % 12);
+  CHECK(one.theirs("blk.1.ffn_gate_exps.weight") == rows(both, 16, gates));
+
+  const std::string mixers =
+      "head_dim = 4\nmamba_num_heads = 4\nmamba_head_dim = 8\nssm_state_size = 8\nn_groups = 2\n";
+  const std::string experts =
+      "n_routed_experts = 4\nmoe_intermediate_size = 12\nmoe_shared_expert_intermediate_size = 20\n";
+  const Exported two = exported(scratch, "nemotron_h", keys + mixers + experts + "hybrid_override_pattern = 'ME*'\n");
+  CHECK(two.file.text("general.architecture") == "nemotron_h_moe");
+  CHECK(two.file.number("nemotron_h_moe.expert_count") == 4);
+  CHECK(two.file.flag("nemotron_h_moe.expert_weights_norm"));
+  CHECK(two.theirs("blk.1.ffn_up_shexp.weight") == two.own("backbone.layers.1.mixer.shared_experts.up_proj.weight"));
+  CHECK(two.theirs("blk.1.exp_probs_b.bias") == two.own("backbone.layers.1.mixer.gate.e_score_correction_bias"));
+  write_config(scratch, "nemotron_h", keys + mixers + experts + "hybrid_override_pattern = 'E-*'\n");
+  CHECK(has(good(scratch, {"check", "c.toml"}).out, "no name for the tensor"));
+
+  const Exported three =
+      exported(scratch, "jamba",
+               keys + "intermediate_size = 24\nnum_hidden_layers = 3\nattn_layer_period = 3\nattn_layer_offset = 1\n");
+  CHECK(three.file.get<Layers>("jamba.attention.head_count_kv") == Layers{0, 2, 0});
+  CHECK(three.file.number("jamba.expert_count") == 4);
+  CHECK(three.theirs("blk.0.ssm_b_norm.weight") == three.own("model.layers.0.mamba.b_layernorm.weight"));
+  CHECK(three.theirs("blk.0.ssm_dt.bias") == three.own("model.layers.0.mamba.dt_proj.bias"));
+  CHECK(three.theirs("blk.1.ffn_gate_inp.weight") == three.own("model.layers.1.feed_forward.router.weight"));
+  CHECK(three.theirs("blk.2.ffn_up.weight") == three.own("model.layers.2.feed_forward.up_proj.weight"));
+}
+
+TEST_CASE("factors in the matrices of a GGUF file: falcon_h1", "[cli][gguf]") {
+  Scratch scratch;
+  const Exported one =
+      exported(scratch, "falcon_h1",
+               "hidden_size = 16\nnum_attention_heads = 4\nmax_position_embeddings = 64\nnum_key_value_heads = 2\n"
+               "intermediate_size = 24\nnum_hidden_layers = 1\nmamba_n_heads = 4\nmamba_d_ssm = 32\nmamba_d_state = 8\n"
+               "key_multiplier = 0.5\nattention_in_multiplier = 4.0\nssm_in_multiplier = 2.0\n"
+               "ssm_multipliers = [0.5, 2.0, 4.0, 8.0, 16.0]\nmlp_multipliers = [0.25, 1.0]\n");
+  CHECK(one.file.tensors.count("blk.0.ffn_norm") == 1);  // so called there
+  const auto times = [](Floats all, const std::function<float(size_t)>& factor) {
+    for (size_t k = 0; k < all.size(); ++k) all[k] *= factor(k / 16);
+    return all;
+  };
+  const std::string layer = "model.layers.0.";
+  CHECK(one.theirs("blk.0.attn_k.weight") ==
+        times(one.own(layer + "self_attn.k_proj.weight"), [](size_t) { return 2.0f; }));
+  CHECK(one.theirs("blk.0.ffn_gate.weight") ==
+        times(one.own(layer + "feed_forward.gate_proj.weight"), [](size_t) { return 0.25f; }));
+  CHECK(one.theirs("blk.0.ssm_in.weight") == times(one.own(layer + "mamba.in_proj.weight"), [](size_t row) {
+          return row < 32 ? 1.0f : row < 64 ? 4.0f : row < 72 ? 8.0f : row < 80 ? 16.0f : 32.0f;
+        }));
 }
 
 TEST_CASE("engine check says which layers and factors llama.cpp does not compute", "[cli][gguf]") {

@@ -100,7 +100,8 @@ TEST_CASE("families are exported to directories like those that they were read f
                            "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3"})
     comes_back(std::string("hf_families/") + name);
   for (const char* name : {"plain", "groups", "bias"}) comes_back(std::string("hf_mamba2/") + name);
-  for (const char* name : {"falcon_mamba", "bamba", "granitemoehybrid", "nemotron_h", "falcon_h1"})
+  for (const char* name : {"falcon_mamba", "bamba", "granitemoehybrid", "granitemoehybrid_experts", "nemotron_h",
+                           "nemotron_h_experts", "falcon_h1", "jamba"})
     comes_back(std::string("hf_hybrids/") + name);
 }
 

@@ -50,6 +50,16 @@ std::string model_text(const std::string& model) {
            "shared_expert_intermediate_size = 16\nnum_hidden_layers = 3\nmlp_only_layers = [1]\n"
            "num_attention_heads = 4\nnum_key_value_heads = 2\nnum_experts = 5\nnum_experts_per_tok = 2\n"
            "output_router_logits = true\nrouter_aux_loss_coef = 0.2\n";
+  if (model == "moe-hybrid")
+    return "plugin = 'nemotron_h'\nhybrid_override_pattern = 'ME*'\nhidden_size = 32\nhead_dim = 8\n"
+           "num_attention_heads = 4\nnum_key_value_heads = 2\nmamba_num_heads = 4\nmamba_head_dim = 8\n"
+           "ssm_state_size = 4\nn_groups = 2\nn_routed_experts = 5\nmoe_intermediate_size = 24\n"
+           "moe_shared_expert_intermediate_size = 16\nmoe_latent_size = 16\n";
+  if (model == "moe-jamba")
+    return "plugin = 'jamba'\nhidden_size = 32\nintermediate_size = 24\nnum_hidden_layers = 3\n"
+           "num_attention_heads = 4\nnum_key_value_heads = 2\nattn_layer_period = 3\nattn_layer_offset = 1\n"
+           "num_experts = 5\nmamba_d_state = 4\nmamba_dt_rank = 4\noutput_router_logits = true\n"
+           "router_aux_loss_coef = 0.2\n";
   if (model.rfind("odd", 0) == 0)
     return fmt::format("plugin = 'odd'\ntie_word_embeddings = {}\nplain = {}\n", model == "odd-tied",
                        model == "odd-plain");
@@ -99,6 +109,11 @@ uint64_t least_live_limit(const Group& g, const Draw& d) {
     throw;
   }
   return 0;  // nothing is leased
+}
+
+// False of models without attention, and of those whose attention has no positions.
+bool reads_positions(const std::string& model) {
+  return model.rfind("mamba", 0) != 0 && model != "moe-hybrid" && model != "moe-jamba";
 }
 
 // The elements of a range that lies packed.
@@ -276,7 +291,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       fleet.upload(r, planned.plans[r].field("labels"), labels[d].data());
       if (g.packed) {
         fleet.upload(r, planned.plans[r].field("segments"), segments[d].data());
-        if (g.model.rfind("mamba", 0) != 0) fleet.upload(r, planned.plans[r].field("positions"), positions[d].data());
+        if (reads_positions(g.model)) fleet.upload(r, planned.plans[r].field("positions"), positions[d].data());
         fleet.upload(r, planned.plans[r].field("loss_weights"), weights[d].data());
       }
       fleet.upload(r, planned.plans[r].inputs, inputs);

@@ -30,7 +30,7 @@ std::vector<Draw> draws() {
 }  // namespace
 
 TEST_CASE("a mixture of experts: zero, tiers and recomputation change no bit", "[.slow]") {
-  const std::string model = GENERATE("moe", "moe-dense");
+  const std::string model = GENERATE("moe", "moe-dense", "moe-hybrid", "moe-jamba");
   Group groups[3];
   groups[0].world = 1, groups[0].accumulate = 2;
   groups[1].precision = "bf16";
@@ -46,7 +46,7 @@ TEST_CASE("a mixture of experts: zero, tiers and recomputation change no bit", "
 }
 
 TEST_CASE("a mixture of experts: two ranks, or twice as many micro-batches of one, change no bit") {
-  const std::string model = GENERATE("moe", "moe-dense");
+  const std::string model = GENERATE("moe", "moe-dense", "moe-hybrid");
   Group one, two;
   one.model = two.model = model;
   one.steps = two.steps = 2;

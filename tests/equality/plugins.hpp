@@ -12,9 +12,10 @@ namespace equality {
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "mamba/mamba", "moe/moe",
-                             "optim/optim", "optim/muon", "optim/adamw8bit", "precision/precision", "zero/zero",
-                             "offload/host", "observe/stats", "transform/fp8", "transform/low_rank", "loss/preference"})
+    for (const char* file :
+         {"cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "mamba/hybrids", "mamba/mamba", "moe/moe",
+          "optim/optim", "optim/muon", "optim/adamw8bit", "precision/precision", "zero/zero", "offload/host",
+          "observe/stats", "transform/fp8", "transform/low_rank", "loss/preference"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
 #ifdef TWO_LEVEL
     search.extra.push_back(TWO_LEVEL);

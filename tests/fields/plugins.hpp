@@ -15,8 +15,8 @@ namespace fields_test {
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim",
-                             "precision/precision", "data/data"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "mamba/hybrids", "mamba/mamba",
+                             "moe/moe", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.extra.push_back(SCORED);
     search.environment = false;

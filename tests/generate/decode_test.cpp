@@ -26,8 +26,8 @@ constexpr int64_t batch = 2, length = 150;  // two chunks of prompt and more
 Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     PluginSearch search;
-    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "mamba/mamba",
-                             "moe/moe", "precision/precision", "optim/optim", "data/data"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "opt/opt", "mamba/hybrids",
+                             "mamba/mamba", "moe/moe", "precision/precision", "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return find_plugins(search);
@@ -72,6 +72,9 @@ const std::map<std::string, const char*> models = {
     {"granitemoehybrid",
      "num_attention_heads = 4\nnum_key_value_heads = 2\nshared_intermediate_size = 40\nmamba_n_heads = 4\n"
      "mamba_d_state = 8\ninitializer_range = 0.2\n"},
+    {"jamba",
+     "num_attention_heads = 4\nnum_key_value_heads = 2\nintermediate_size = 40\nmamba_d_state = 8\nnum_experts = 4\n"
+     "attn_layer_period = 3\nattn_layer_offset = 1\ninitializer_range = 0.2\n"},
     {"nemotron_h",
      "num_attention_heads = 4\nnum_key_value_heads = 2\nhead_dim = 8\nintermediate_size = 40\nmamba_num_heads = 4\n"
      "mamba_head_dim = 8\nssm_state_size = 8\nn_groups = 2\ninitializer_range = 0.2\n"},
@@ -253,7 +256,14 @@ TEST_CASE("families: logits one position at a time are those of the whole forwar
       {"bamba", "attn_layer_indices = [1]\nmamba_n_groups = 2"},
       {"granitemoehybrid", "layer_types = ['attention', 'mamba', 'attention']\nresidual_multiplier = 0.5"},
       {"granitemoehybrid", "layer_types = ['mamba', 'attention', 'mamba']\nposition_embedding_type = 'rope'"},
+      {"granitemoehybrid",
+       "layer_types = ['mamba', 'attention', 'mamba']\nnum_local_experts = 4\nintermediate_size = 12"},
+      {"jamba", ""},
+      {"jamba", "mamba_proj_bias = true\nexpert_layer_period = 3\nexpert_layer_offset = 0\nnum_experts_per_tok = 3"},
       {"nemotron_h", "hybrid_override_pattern = 'M*-'\nresidual_in_fp32 = true"},
+      {"nemotron_h",
+       "hybrid_override_pattern = 'ME*'\nmoe_intermediate_size = 12\nmoe_shared_expert_intermediate_size = 20\n"
+       "moe_latent_size = 16\nn_routed_experts = 6"},
       {"falcon_h1", "ssm_multipliers = [0.5, 1.5, 0.8, 1.2, 0.9]\nkey_multiplier = 0.7\nssm_in_multiplier = 1.5"},
       {"falcon_h1", "mamba_rms_norm = true\nmlp_multipliers = [0.7, 1.3]"}};
   for (const auto& [name, options] : families) {

@@ -23,8 +23,9 @@ constexpr double limit = 1e-4;  // max|a-b| / max|b| per tensor
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "moe/moe", "opt/opt",
-                             "mamba/mamba", "optim/optim", "optim/muon", "precision/precision", "data/data"})
+    for (const char* file :
+         {"cpu/cpu", "cpu/reference", "llama/llama", "decoders/decoders", "moe/moe", "opt/opt", "mamba/hybrids",
+          "mamba/mamba", "optim/optim", "optim/muon", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);

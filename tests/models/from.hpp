@@ -28,8 +28,8 @@ inline const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models"
 inline eng::Registry& plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/cpu", "llama/llama", "decoders/decoders", "opt/opt", "mamba/mamba", "moe/moe",
-                             "optim/optim", "precision/precision", "data/data", "transform/low_rank"})
+    for (const char* file : {"cpu/cpu", "llama/llama", "decoders/decoders", "opt/opt", "mamba/hybrids", "mamba/mamba",
+                             "moe/moe", "optim/optim", "precision/precision", "data/data", "transform/low_rank"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);

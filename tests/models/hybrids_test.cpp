@@ -13,10 +13,26 @@ using namespace models;
 namespace {
 
 const fs::path directories = models::goldens.parent_path() / "hf_hybrids";
-const std::vector<Variant> variants = {
-    {"falcon_mamba", "plain"},     {"falcon_mamba", "bias"},     {"bamba", "plain"},      {"bamba", "bias"},
-    {"granitemoehybrid", "plain"}, {"granitemoehybrid", "rope"}, {"nemotron_h", "plain"}, {"nemotron_h", "bias"},
-    {"falcon_h1", "plain"},        {"falcon_h1", "norm"},        {"falcon_h1", "gated"}};
+const std::vector<Variant> variants = {{"falcon_mamba", "plain"},
+                                       {"falcon_mamba", "bias"},
+                                       {"bamba", "plain"},
+                                       {"bamba", "bias"},
+                                       {"granitemoehybrid", "plain"},
+                                       {"granitemoehybrid", "rope"},
+                                       {"granitemoehybrid", "experts"},
+                                       {"granitemoehybrid", "rope_experts"},
+                                       {"granitemoehybrid", "one_expert"},
+                                       {"nemotron_h", "plain"},
+                                       {"nemotron_h", "bias"},
+                                       {"nemotron_h", "experts"},
+                                       {"nemotron_h", "latent"},
+                                       {"nemotron_h", "all_experts"},
+                                       {"falcon_h1", "plain"},
+                                       {"falcon_h1", "norm"},
+                                       {"falcon_h1", "gated"},
+                                       {"jamba", "plain"},
+                                       {"jamba", "bias"},
+                                       {"jamba", "dense"}};
 
 eng::Config config_of(const std::string& family, const std::string& options) {
   return eng::Config::parse("[data]\nplugin = 'text'\npaths = ['none']\n[model]\nplugin = '" + family + "'\n" +
@@ -35,9 +51,11 @@ eng::Model model_of(const std::string& family, const std::string& options, int32
 
 TEST_CASE("hybrids: presets have the parameter counts of transformers") {
   const std::map<std::string, int64_t> counts = {
-      {"falcon-mamba-7b", 7272665088}, {"bamba-9b", 9780235392}, {"nemotron-h-8b", 8100852736}};
+      {"falcon-mamba-7b", 7272665088},         {"bamba-9b", 9780235392},    {"granite-4.0-h-tiny", 6939037248},
+      {"granite-4.0-h-small", 32207337984},    {"jamba-v0.1", 51570323328}, {"nemotron-h-8b", 8100852736},
+      {"nemotron-3-nano-30b-a3b", 31577940288}};
   std::set<std::string> seen;
-  for (const char* family : {"falcon_mamba", "bamba", "granitemoehybrid", "nemotron_h", "falcon_h1"})
+  for (const char* family : {"falcon_mamba", "bamba", "granitemoehybrid", "nemotron_h", "falcon_h1", "jamba"})
     for (const auto& [preset, values] : models::registry().find(ENG_MODEL_KIND, family)->schema.presets) {
       INFO(family << " " << preset);
       const int64_t count = model_of(family, "preset = '" + preset + "'\n").parameter_count();
@@ -74,6 +92,21 @@ TEST_CASE("hybrids: another constant is seen") {
                 {"granitemoehybrid", "plain", "logits_scaling", 2.6},
                 {"nemotron_h", "plain", "layer_norm_epsilon", 1e-2},
                 {"nemotron_h", "bias", "time_step_min", 0.4},
+                {"granitemoehybrid", "experts", "num_experts_per_tok", 3},
+                {"granitemoehybrid", "experts", "router_aux_loss_coef", 0.25},
+                {"granitemoehybrid", "experts", "router_z_loss_coef", 0.06},
+                {"granitemoehybrid", "experts", "residual_multiplier", 0.41},
+                {"nemotron_h", "experts", "norm_topk_prob", false},
+                {"nemotron_h", "experts", "routed_scaling_factor", 2.4},
+                {"nemotron_h", "latent", "topk_group", 3},
+                {"granitemoehybrid", "rope_experts", "num_experts_per_tok", 2},
+                {"granitemoehybrid", "rope_experts", "rope_theta", 50.0},
+                {"granitemoehybrid", "one_expert", "router_z_loss_coef", 0.11},
+                {"nemotron_h", "all_experts", "num_experts_per_tok", 2},
+                {"jamba", "plain", "router_aux_loss_coef", 0.25},
+                {"jamba", "plain", "router_z_loss_coef", 0.06},
+                {"jamba", "plain", "num_experts_per_tok", 3},
+                {"jamba", "bias", "rms_norm_eps", 1e-2},
                 {"falcon_h1", "plain", "embedding_multiplier", 3.1},
                 {"falcon_h1", "plain", "lm_head_multiplier", 0.71},
                 {"falcon_h1", "plain", "key_multiplier", 1.4},
@@ -89,6 +122,22 @@ TEST_CASE("hybrids: another constant is seen") {
                 {"falcon_h1", "gated", "rms_norm_eps", 1e-2}});
 }
 
+TEST_CASE("hybrids: the correction of a router is seen, and training leaves it alone") {
+  for (const char* variant : {"experts", "latent"}) {
+    Golden golden = read_golden(variant, "nemotron_h");
+    const int64_t layer = variant == std::string("latent") ? 0 : 1;
+    const std::string name = "backbone.layers." + std::to_string(layer) + ".mixer.gate.e_score_correction_bias";
+    const Run run(golden, devices[0]);
+    const auto& params = run.setup.model.params;
+    const auto found = std::find_if(params.begin(), params.end(), [&](const auto& p) { return p.name == name; });
+    REQUIRE(found != params.end());
+    CHECK((found->flags & ENG_PARAM_FROZEN) != 0);
+    golden.tensors.at("param." + name).data[0] += 1.0;
+    INFO(variant);
+    CHECK(error_of(golden) > limit);
+  }
+}
+
 TEST_CASE("hybrids: sizes and patterns that cannot be are refused with the key and what to change") {
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"falcon_mamba", "mixer_rms_eps = 0.0\n", "mixer_rms_eps must be above 0"},
@@ -101,11 +150,19 @@ TEST_CASE("hybrids: sizes and patterns that cannot be are refused with the key a
       {"granitemoehybrid", "layer_types = ['mamba']\n", "layer_types has 1 entries, and there are 5 layers"},
       {"granitemoehybrid", "layer_types = ['mamba', 'mamba', 'moe', 'mamba', 'mamba']\n", "layer_types holds 'moe'"},
       {"granitemoehybrid", "time_step_limit = [1.0, 0.5]\n", "time_step_limit is 1 to 0.5; give two numbers from 0 on"},
-      {"nemotron_h", "hybrid_override_pattern = 'ME'\n", "a layer of experts is not supported"},
+      {"granitemoehybrid", "num_local_experts = 4\nnum_experts_per_tok = 5\n",
+       "num_experts_per_tok (5) must not be above num_local_experts (4)"},
+      {"nemotron_h", "hybrid_override_pattern = 'ME'\nn_group = 3\n",
+       "n_group is 3, and there are 8 experts (n_routed_experts)"},
+      {"nemotron_h", "hybrid_override_pattern = 'ME'\nn_group = 4\nnum_experts_per_tok = 3\n",
+       "topk_group is 1 of 4 groups (n_group) of 2 experts, of which num_experts_per_tok asks for 3"},
+      {"jamba", "attn_layer_offset = 4\n", "attn_layer_offset is 4; it must be below attn_layer_period, 4"},
+      {"jamba", "expert_layer_offset = 2\n", "expert_layer_offset is 2; it must be below expert_layer_period, 2"},
+      {"jamba", "num_experts_per_tok = 5\n", "num_experts_per_tok (5) must not be above num_experts (4)"},
       {"nemotron_h", "hybrid_override_pattern = 'MX'\n", "hybrid_override_pattern holds 'X'"},
       {"nemotron_h", "layers_block_type = ['mamba']\n",
        "hybrid_override_pattern and layers_block_type name other layers"},
-      {"nemotron_h", "layers_block_type = ['moe']\n", "layers_block_type holds 'moe'"},
+      {"nemotron_h", "layers_block_type = ['experts']\n", "layers_block_type holds 'experts'"},
       {"nemotron_h", "num_hidden_layers = 3\n", "num_hidden_layers is 3, and the pattern has 7 layers"},
       {"nemotron_h", "time_step_limit = [0.1, 1.0]\n", "time_step_min is the only limit here"},
       {"falcon_h1", "mamba_d_ssm = 130\nmamba_d_head = 32\n",
@@ -137,7 +194,10 @@ TEST_CASE("hybrids: the residual stream has the type that residual_in_fp32 asks 
 }
 
 TEST_CASE("hybrids: directories of transformers give its losses", "[from]") {
-  check_directories(directories, 6, {{"nemotron_h_pattern", "nemotron_h"}});
+  check_directories(directories, 9,
+                    {{"nemotron_h_pattern", "nemotron_h"},
+                     {"nemotron_h_experts", "nemotron_h"},
+                     {"granitemoehybrid_experts", "granitemoehybrid"}});
 }
 
 TEST_CASE("hybrids: keys of config.json that change the mathematics are refused", "[from]") {
@@ -149,8 +209,11 @@ TEST_CASE("hybrids: keys of config.json that change the mathematics are refused"
         "`rope_parameters.partial_rotary_factor` is 0.25"},
        {"bamba", "\"z_loss_coefficient\": 0.0", "\"z_loss_coefficient\": 0.1", "`z_loss_coefficient` is 0.1"},
        {"bamba", "\"vocab_size\"", "\"num_local_experts\": 4, \"vocab_size\"", "`num_local_experts` is 4: experts"},
-       {"granitemoehybrid", "\"num_local_experts\": 0", "\"num_local_experts\": 4", "`num_local_experts` is 4"},
-       {"granitemoehybrid", "\"num_local_experts\": 0,", "", "`num_local_experts` is 8"},
+       {"granitemoehybrid_experts", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 0",
+        "`num_experts_per_tok` must be"},
+       {"granitemoehybrid", "\"vocab_size\"", "\"router_bias\": true, \"vocab_size\"",
+        "`router_bias` is not known here"},
+       {"nemotron_h_experts", "\"n_group\": 1", "\"n_group\": 0", "`n_group` must be"},
        {"granitemoehybrid", "\"position_embedding_type\": null", "\"position_embedding_type\": \"alibi\"",
         "`position_embedding_type` must be one of"},
        {"nemotron_h", "\"mlp_hidden_act\": \"relu2\"", "\"mlp_hidden_act\": \"silu\"", "`mlp_hidden_act` is \"silu\""},
@@ -158,6 +221,11 @@ TEST_CASE("hybrids: keys of config.json that change the mathematics are refused"
         "`num_nextn_predict_layers` is 1"},
        {"nemotron_h", "\"attention_bias\": false", "\"attention_bias\": true", "`attention_bias` is true"},
        {"nemotron_h", "\"vocab_size\"", "\"qk_norm\": true, \"vocab_size\"", "`qk_norm` is true"},
+       {"jamba", "\"vocab_size\"", "\"mamba_inner_layernorms\": false, \"vocab_size\"",
+        "`mamba_inner_layernorms` is false"},
+       {"jamba", "\"vocab_size\"", "\"sliding_window\": 8, \"vocab_size\"", "`sliding_window`"},
+       {"jamba", "\"vocab_size\"", "\"rope_theta\": 100.0, \"vocab_size\"", "`rope_theta`"},
+       {"jamba", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "`hidden_act` must be one of"},
        {"falcon_h1", "\"vocab_size\"", "\"residual_multiplier\": 0.5, \"vocab_size\"",
         "`residual_multiplier` is 0.5"}});
 }

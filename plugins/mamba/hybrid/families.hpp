@@ -9,6 +9,7 @@ namespace hybrid {
 Config read_bamba(const model::Reader& in);
 Config read_falcon_h1(const model::Reader& in);
 Config read_granite(const model::Reader& in);
+Config read_jamba(const model::Reader& in);
 Config read_nemotron(const model::Reader& in);
 
 struct Bamba : Model {
@@ -24,6 +25,11 @@ struct FalconH1 : Model {
 struct GraniteMoeHybrid : Model {
   static constexpr const char* name = "granitemoehybrid";
   GraniteMoeHybrid(const eng_options* options, eng_error* error) : Model(read_granite({options, error})) {}
+};
+
+struct Jamba : Model {
+  static constexpr const char* name = "jamba";
+  Jamba(const eng_options* options, eng_error* error) : Model(read_jamba({options, error})) {}
 };
 
 struct NemotronH : Model {

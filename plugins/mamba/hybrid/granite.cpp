@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Granite 4 (IBM 2025), the models without experts.
+// Granite 4 (IBM 2025), with experts and without.
 #include "options.hpp"
 
 namespace hybrid {
@@ -27,8 +27,18 @@ Config read_granite(const model::Reader& in) {
   d.residual_scale = in.real("residual_multiplier");
   d.logit_scale = 1.0 / in.real("logits_scaling");
   c.mixer_name = "mamba";
-  c.layers.assign(static_cast<size_t>(d.layers), mixes | feeds);
-  if (in.given("layer_types")) c.layers = read_types(in, "layer_types", d.layers, feeds);
+  decoder::Experts& e = c.experts;
+  e.count = in.integer("num_local_experts");
+  if (e.count > 0) {
+    decoder::read_choice(in, "num_local_experts", e);
+    decoder::read_terms(in, e);
+    e.width = in.size("intermediate_size"), e.normalise = true;
+    e.router = "block_sparse_moe.router.layer.weight";
+    e.up = "block_sparse_moe.input_linear.weight", e.down = "block_sparse_moe.output_linear.weight";
+  }
+  const uint32_t more = e.count > 0 ? feeds | routes : feeds;
+  c.layers.assign(static_cast<size_t>(d.layers), mixes | more);
+  if (in.given("layer_types")) c.layers = read_types(in, "layer_types", d.layers, more);
   c.mixer = read_mixer(in, d);
   return c;
 }

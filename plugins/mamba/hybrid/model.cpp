@@ -3,15 +3,10 @@
 
 #include <algorithm>
 
-#include "../blocks.hpp"
-#include "../ssd.hpp"
+#include "weights.hpp"
 
 namespace hybrid {
 namespace {
-
-using model::constant;
-using model::Init;
-using model::normal;
 
 eng_id scaled(eng_build* b, eng_id x, double factor) {
   return factor == 1.0 ? x : eng_scale(b, x, factor);
@@ -23,10 +18,6 @@ uint32_t template_of(size_t kind) {
 }
 size_t kind_of(uint32_t tmpl) {
   return tmpl == model::layer_template ? 0 : tmpl - model::head_template;
-}
-
-bool two_sublayers(uint32_t parts) {
-  return (parts & feeds) && parts != feeds;
 }
 
 }  // namespace
@@ -45,46 +36,6 @@ eng_model_info Model::describe() const {
   return info;
 }
 
-// Matrices come first, then vectors without weight decay, then parameters that stay f32, so that each kind is one run
-// of elements.
-template <class F>
-void Model::each(uint32_t parts, Weights& w, F f) const {
-  constexpr uint32_t free = ENG_PARAM_NO_DECAY, state = ENG_PARAM_NO_DECAY | ENG_PARAM_FP32;
-  const mamba::Mixer& s = h_.mixer;
-  const std::string mix = h_.mixer_name + ".";
-  const auto sizes = decoder::map_shapes(c_);
-  const auto has = [&](size_t map) { return c_.maps[map].name && (parts & (map < decoder::gate ? attends : feeds)); };
-  if (parts & mixes) {
-    const Init out = h_.out_divisor != 0.0 ? mamba::by_inputs(s.inner(), h_.out_divisor) : normal(c_.init_out_std);
-    f(w.mixer.in_proj, mix + "in_proj.weight", {s.columns(), c_.hidden}, 0, normal(c_.init_std));
-    f(w.mixer.out_proj, mix + "out_proj.weight", {c_.hidden, s.inner()}, 0, out);
-    f(w.mixer.conv, mix + "conv1d.weight", {s.convolved(), 1, s.taps}, 0, mamba::by_inputs(s.taps));
-  }
-  for (size_t m = 0; m < decoder::map_count; ++m) {
-    const bool out = m == decoder::o || m == decoder::down;
-    if (has(m))
-      f(w.w[m], std::string(c_.maps[m].name) + ".weight", {sizes[m].rows, sizes[m].columns}, 0,
-        normal(out ? c_.init_out_std : c_.init_std));
-  }
-  if (parts & mixes) {
-    if (s.conv_bias) f(w.mixer.conv_bias, mix + "conv1d.bias", {s.convolved()}, free, constant(0.0));
-    if (s.gate != mamba::Gate::alone) f(w.mixer.norm, mix + "norm.weight", {s.inner()}, free, constant(1.0));
-    if (s.bias) f(w.mixer.in_bias, mix + "in_proj.bias", {s.columns()}, free, constant(0.0));
-    if (s.out_bias) f(w.mixer.out_bias, mix + "out_proj.bias", {c_.hidden}, free, constant(0.0));
-  }
-  for (size_t m = 0; m < decoder::map_count; ++m)
-    if (has(m) && c_.maps[m].bias)
-      f(w.bias[m], std::string(c_.maps[m].name) + ".bias", {sizes[m].rows}, free, constant(0.0));
-  f(w.attention_norm.weight, std::string(c_.attention_norm) + ".weight", {c_.hidden}, free, constant(1.0));
-  if (two_sublayers(parts))
-    f(w.ffn_norm.weight, std::string(c_.ffn_norm) + ".weight", {c_.hidden}, free, constant(1.0));
-  if (!(parts & mixes)) return;
-  f(w.mixer.a_log, mix + "A_log", {s.heads}, state,
-    Init{MAMBA_OP_INIT_LOG_UNIFORM, {{"low", 0, 1.0}, {"high", 0, 16.0}}});
-  f(w.mixer.d, mix + "D", {s.heads}, state, constant(1.0));
-  f(w.mixer.dt_bias, mix + "dt_bias", {s.heads}, state, mamba::initial_steps(s.dt_min, s.dt_max, s.dt_floor));
-}
-
 void Model::declare(eng_build* b) const {
   const eng_id words = declare_embed(b);
   for (int64_t i = 0; i < c_.layers; ++i) {
@@ -93,9 +44,8 @@ void Model::declare(eng_build* b) const {
     std::vector<eng_id> params;
     Weights w;
     each(parts, w,
-         [&](eng_id&, const std::string& name, const std::vector<int64_t>& dims, uint32_t flags, const Init& init) {
-           params.push_back(model::param(b, prefix + name, dims, flags, init));
-         });
+         [&](eng_id&, const std::string& name, const std::vector<int64_t>& dims, uint32_t flags,
+             const model::Init& init) { params.push_back(model::param(b, prefix + name, dims, flags, init)); });
     const auto kind = static_cast<size_t>(std::find(kinds_.begin(), kinds_.end(), parts) - kinds_.begin());
     model::block(b, block, template_of(kind), params);
   }
@@ -105,13 +55,15 @@ void Model::declare(eng_build* b) const {
 std::vector<model::Signature> Model::templates() const {
   const std::vector<model::Signature> ends = decoder::Model::templates();
   std::vector<model::Signature> out = {ends[0], {}, ends[2]};
+  const uint32_t inputs = h_.experts.terms() ? 2 : 1;
+  out[model::head_template].inputs = inputs;
   out.resize(kinds_.size() + 2);
   for (size_t k = 0; k < kinds_.size(); ++k) {
     uint32_t params = 0;
     Weights w;
     each(kinds_[k], w,
-         [&](eng_id&, const std::string&, const std::vector<int64_t>&, uint32_t, const Init&) { ++params; });
-    out[template_of(k)] = {params, 1};
+         [&](eng_id&, const std::string&, const std::vector<int64_t>&, uint32_t, const model::Init&) { ++params; });
+    out[template_of(k)] = {params, inputs};
   }
   return out;
 }
@@ -131,7 +83,11 @@ eng_id Model::feed_forward(eng_build* b, const Layer& l, eng_id x, eng_id* besid
 // The summand of the mixer, of the attention, or of both, from x (B, T, H).
 eng_id Model::sublayer(eng_build* b, uint32_t parts, const Weights& w, eng_id x) const {
   eng_id mixed = 0;
-  if (parts & mixes) mixed = scaled(b, mamba::mixed(b, h_.mixer, w.mixer, x), h_.mixer_out * c_.residual_scale);
+  if (parts & mixes) {
+    const eng_id y =
+        h_.selective ? mamba::mixed(b, *h_.selective, w.selective, x) : mamba::mixed(b, h_.mixer, w.mixer, x);
+    mixed = scaled(b, y, h_.mixer_out * c_.residual_scale);
+  }
   if (!(parts & attends)) return mixed;
   Fields fields;
   if (h_.rotary) {
@@ -145,27 +101,47 @@ eng_id Model::sublayer(eng_build* b, uint32_t parts, const Weights& w, eng_id x)
   return mixed ? eng_add(b, mixed, attended) : attended;
 }
 
-eng_id Model::layer(eng_build* b, uint32_t parts, const Weights& w, eng_id h) const {
+// The summand of the feed-forward layer, of the experts, or of both.
+eng_id Model::second(eng_build* b, uint32_t parts, const Weights& w, eng_id x, eng_id* load) const {
+  const eng_id fed = parts & feeds ? feed_forward(b, w, x, nullptr) : 0;
+  if (!(parts & routes)) return fed;
+  const eng_id y = scaled(b, decoder::mixed_experts(b, h_.experts, w.experts, c_.act, x, load), c_.residual_scale);
+  return fed ? eng_add(b, y, fed) : y;
+}
+
+eng_id Model::layer(eng_build* b, uint32_t parts, const Weights& w, eng_id h, eng_id* load) const {
   const eng_id n1 = norm(b, w.attention_norm, h);  // (B, T, H)
-  if (parts == feeds) return eng_add(b, feed_forward(b, w, n1, nullptr), h);
+  if (!(parts & (mixes | attends))) return eng_add(b, second(b, parts, w, n1, load), h);
   const eng_id y = sublayer(b, parts, w, n1);
   if (!two_sublayers(parts)) return eng_add(b, y, h);
   eng_id h1 = 0;
   const eng_id n2 = add_norm(b, w.ffn_norm, y, h, &h1);
-  return eng_add(b, feed_forward(b, w, n2, nullptr), h1);
+  return eng_add(b, second(b, parts, w, n2, load), h1);
 }
 
-eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
-  if (tmpl == model::head_template) return head(b, params, in[0]);
+std::vector<eng_id> Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
+  const bool terms = h_.experts.terms();
+  if (tmpl == model::head_template) {
+    const eng_id loss = head(b, params, in[0]);
+    const auto routed =
+        std::count_if(h_.layers.begin(), h_.layers.end(), [](uint32_t parts) { return parts & routes; });
+    if (terms) decoder::add_expert_terms(b, h_.experts, routed, in[0], in[1]);
+    return {loss};
+  }
   if (tmpl == model::embed_template) {
-    const eng_id words = embed(b, params);
-    return h_.wide ? mamba::widened(b, words) : words;
+    const eng_id words = embed(b, params), h = h_.wide ? mamba::widened(b, words) : words;
+    if (!terms) return {h};
+    return {h, decoder::no_load(b, h_.experts, h)};
   }
   const uint32_t parts = kinds_[kind_of(tmpl)];
   Weights w;
-  each(parts, w,
-       [&](eng_id& id, const std::string&, const std::vector<int64_t>&, uint32_t, const Init&) { id = *params++; });
-  return layer(b, parts, w, in[0]);
+  each(parts, w, [&](eng_id& id, const std::string&, const std::vector<int64_t>&, uint32_t, const model::Init&) {
+    id = *params++;
+  });
+  eng_id load = 0;
+  const eng_id h = layer(b, parts, w, in[0], &load);
+  if (!terms) return {h};
+  return {h, load ? eng_add(b, in[1], load) : eng_scale(b, in[1], 1.0)};  // a layer without experts adds nothing
 }
 
 }  // namespace hybrid

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nemotron-H (NVIDIA 2025), the models without experts. Attention has no positions.
+// Nemotron-H (NVIDIA 2025), with experts and without. Attention has no positions.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,12 +9,11 @@
 namespace hybrid {
 namespace {
 
-const char* const experts = "; a layer of experts is not supported";
-
 uint32_t part_of(const std::string& type) {
   if (type == "M" || type == "linear_attention" || type == "mamba") return mixes;
   if (type == "*" || type == "full_attention" || type == "attention") return attends;
   if (type == "-" || type == "mlp") return feeds;
+  if (type == "E" || type == "moe") return routes;
   return 0;
 }
 
@@ -24,22 +24,43 @@ std::vector<uint32_t> read_layers(const model::Reader& in) {
       by_list.push_back(part_of(type));
       if (!by_list.back() || type.size() == 1)
         model::invalid("layers_block_type holds '" + type +
-                       "'; every entry must be linear_attention, full_attention or mlp" +
-                       (type == "moe" ? experts : ""));
+                       "'; every entry must be linear_attention, full_attention, mlp or moe");
     }
   if (in.given("hybrid_override_pattern"))
     for (const char letter : in.text("hybrid_override_pattern")) {
       by_pattern.push_back(part_of(std::string(1, letter)));
       if (!by_pattern.back())
-        model::invalid(std::string("hybrid_override_pattern holds '") + letter + "'; every letter must be M, * or -" +
-                       (letter == 'E' ? experts : ""));
+        model::invalid(std::string("hybrid_override_pattern holds '") + letter +
+                       "'; every letter must be M, *, - or E");
     }
   if (by_list.empty() && by_pattern.empty())
     model::invalid(
-        "hybrid_override_pattern is missing; give a letter for each layer: M, * or - (for example \"M-M*-\")");
+        "hybrid_override_pattern is missing; give a letter for each layer: M, *, - or E (for example \"M-M*-\")");
   if (!by_list.empty() && !by_pattern.empty() && by_list != by_pattern)
     model::invalid("hybrid_override_pattern and layers_block_type name other layers; remove one of them");
   return by_list.empty() ? by_pattern : by_list;
+}
+
+void read_experts(const model::Reader& in, bool bias, decoder::Experts& e) {
+  e.count = in.size("n_routed_experts");
+  decoder::read_choice(in, "n_routed_experts", e);
+  e.width = in.size("moe_intermediate_size"), e.shared = in.size("moe_shared_expert_intermediate_size");
+  e.latent = in.integer_or("moe_latent_size", 0);
+  e.normalise = in.flag("norm_topk_prob"), e.scale = in.real("routed_scaling_factor");
+  e.groups = in.size("n_group"), e.chosen_groups = in.size("topk_group");
+  const auto text = [](int64_t n) { return std::to_string(n); };
+  if (e.count % e.groups != 0 || (e.groups > 1 && e.count / e.groups < 2))
+    model::invalid("n_group is " + text(e.groups) + ", and there are " + text(e.count) +
+                   " experts (n_routed_experts); they must be equal groups of at least two");
+  if (e.chosen_groups > e.groups || e.chosen > e.count / e.groups * e.chosen_groups)
+    model::invalid("topk_group is " + text(e.chosen_groups) + " of " + text(e.groups) + " groups (n_group) of " +
+                   text(e.count / e.groups) + " experts, of which num_experts_per_tok asks for " + text(e.chosen) +
+                   "; change one of them");
+  e.squared = true;
+  e.router = "mixer.gate.weight", e.correction = "mixer.gate.e_score_correction_bias";
+  e.up = "mixer.experts.up_proj.weight", e.down = "mixer.experts.down_proj.weight";
+  e.shared_up = {"mixer.shared_experts.up_proj", bias}, e.shared_down = {"mixer.shared_experts.down_proj", bias};
+  if (e.latent) e.to_latent = {"mixer.fc1_latent_proj", bias}, e.from_latent = {"mixer.fc2_latent_proj", bias};
 }
 
 }  // namespace
@@ -70,6 +91,7 @@ Config read_nemotron(const model::Reader& in) {
              {},
              {"mixer.up_proj", mlp},
              {"mixer.down_proj", mlp}}};
+  if (std::count(c.layers.begin(), c.layers.end(), routes)) read_experts(in, mlp, c.experts);
   d.body = "backbone.";
   d.words = "embeddings";
   d.attention_norm = d.ffn_norm = "norm";

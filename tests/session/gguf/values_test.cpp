@@ -131,7 +131,7 @@ TEST_CASE("values of GGUF files by layer", "[gguf]") {
       "architecture = 'snake'\n" + tensors +
           "[provides.gguf.keys]\nblock_count = [{ length = 'kinds' }, { length = 'act' }]\n[provides.gguf.by_layer]\n"
           "a = { of = ['kinds', 'act'], entries = ['x', 'full'], is = 'heads', others = 0 }\n"
-          "b = { of = ['numbers'], is = 3, others = 1 }\n",
+          "b = { of = ['numbers'], is = 3, others = 1 }\nc = { every = 'heads', from = 1, is = 5, others = 6 }\n",
       why);
   INFO(why);
   REQUIRE(gguf);
@@ -146,6 +146,7 @@ TEST_CASE("values of GGUF files by layer", "[gguf]") {
     GgufHeader header;
     header.number("snake.block_count", count);
     header.integers("snake.a", a), header.integers("snake.b", b);
+    header.integers("snake.c", count == 3 ? std::vector<int32_t>{6, 5, 6} : std::vector<int32_t>{6, 5});
     return header.finish({});
   };
   using Texts = std::vector<std::string>;
@@ -157,6 +158,49 @@ TEST_CASE("values of GGUF files by layer", "[gguf]") {
              Contains("there is no option 'none'"));
   CHECK_THAT(refused("architecture = 'a'\n" + tensors + "[provides.gguf.keys]\na = { length = 3 }\n"),
              Contains("'length' is of an option"));
+}
+
+TEST_CASE("variants of GGUF files, and factors of rows", "[gguf]") {
+  using Texts = std::vector<std::string>;
+  std::string why;
+  const auto gguf = described(
+      "architecture = 'snake'\n" + tensors +
+          "[provides.gguf.keys]\na = 'width'\n[[provides.gguf.variants]]\nwhere = { kinds = 'x', width = 48 }\n"
+          "architecture = 'boa'\n[provides.gguf.variants.tensors]\n'h.*.map' = 'blk.*.other'\n"
+          "[provides.gguf.variants.keys]\nb = 'heads'\n[[provides.gguf.variants]]\nwhere = { act = 's' }\n"
+          "architecture = 'viper'\n[provides.gguf.scale]\n'blk.*.map' = [{ rows = 'heads', by = ['share'] }, "
+          "{ rows = 3, by = ['share', [{ entry = ['numbers', 1] }, 0.5]] }]\n'blk.*.other' = [{ by = [2] }]\n",
+      why);
+  INFO(why);
+  REQUIRE(gguf);
+  const Section model = section({{"width", int64_t{48}},
+                                 {"heads", int64_t{2}},
+                                 {"share", 2.5},
+                                 {"act", std::string("tanh")},
+                                 {"kinds", Texts{"y", "x"}},
+                                 {"numbers", std::vector<double>{7, 4}}});
+  const GgufModel boa = gguf_for(*gguf, model);
+  CHECK(boa.architecture == "boa");
+  CHECK(gguf_name(boa, "h.3.map.weight") == "blk.3.other.weight");
+  CHECK(gguf_name(boa, "h.3.A_log") == "blk.3.a");
+  CHECK(boa.keys.size() == 2);
+  const Section other = model.with("kinds", Texts{"y"});
+  CHECK(gguf_for(*gguf, other).architecture == "snake");
+  CHECK(gguf_name(gguf_for(*gguf, other), "h.3.map.weight") == "blk.3.map.weight");
+  CHECK(gguf_for(*gguf, other.with("act", std::string("silu"))).architecture == "viper");  // it has the letter
+  const auto& parts = gguf->scale.at("blk.*.map");
+  REQUIRE(parts.size() == 2);
+  CHECK(gguf_factor(parts[0].by, model, "a") == 2.5);
+  CHECK(gguf_factor(parts[1].by, model, "a") == 10.0);
+  CHECK(gguf_factor(parts[1].by, model.with("numbers", std::vector<double>{7}), "a") == 1.25);
+  const auto told_of = [&](const std::string& more) { return refused("architecture = 'a'\n" + tensors + more); };
+  CHECK_THAT(told_of("[[provides.gguf.variants]]\narchitecture = 'b'\n"), Contains("'where'"));
+  CHECK_THAT(told_of("[[provides.gguf.variants]]\nwhere = { none = 1 }\n"), Contains("there is no option 'none'"));
+  CHECK_THAT(told_of("[[provides.gguf.variants]]\nwhere = {}\nrows = 1\n"), Contains("rows"));
+  CHECK_THAT(told_of("[provides.gguf.scale]\n'blk.*.map' = 2\n"), Contains("must be a list"));
+  CHECK_THAT(told_of("[provides.gguf.scale]\n'blk.*.map' = [{ by = [1] }, { by = [2] }]\n"), Contains("{ rows, by }"));
+  CHECK_THAT(told_of("[provides.gguf.keys]\na = { entry = ['numbers', -1] }\n"), Contains("counted from 0"));
+  CHECK_THAT(told_of("[provides.gguf.by_layer]\na = { every = 2, is = 1, others = 0 }\n"), Contains("'from'"));
 }
 
 TEST_CASE("mistakes in [provides.gguf] are told", "[gguf]") {

@@ -151,6 +151,10 @@ TEST_CASE("arrangement: numbered tensors of the files are the entries of one of 
                                           "l.0.e.2.gate 2x2", "l.0.e.2.up 2x2", "l.0.e.0.down 2x5", "l.0.e.1.down 2x5",
                                           "l.0.e.2.down 2x5", "l.1.e.0.gate 2x2", "l.1.e.0.up 2x2",
                                           "l.1.e.0.down 2x5"});
+  CHECK_THAT(refused({{"l.0.map", {2, 2}}}, p), Contains("no tensor of this model is called"));
+  Pretrained some = p;
+  for (Regroup& rule : some.regroup) rule.optional = true;
+  CHECK(arrange({{"l.0.map", {2, 2}}}, some, "dir").plain());
   const auto values = numbered(model);
   const auto files = gathered(a.from_model, values, 1000);
   CHECK(file(a, files, "l.0.e.1.up") == Values(values[0].begin() + 12, values[0].begin() + 16));
