@@ -149,9 +149,9 @@ std::vector<BlockEmitter::Reads> BlockEmitter::reads(bool training) const {
           if (i && t.graph.value(i).kind == SymbolKind::param) read.insert(block.params[t.graph.value(i).index]);
     out.push_back({static_cast<uint32_t>(b), backward, {read.begin(), read.end()}});
   };
-  for (size_t b = 0; b < model_.blocks.size(); ++b) pass(b, false);
+  for (size_t b = model_.first; b < model_.end(); ++b) pass(b, false);
   if (training)
-    for (size_t b = model_.blocks.size(); b-- > 0;) {
+    for (size_t b = model_.end(); b-- > model_.first;) {
       for (size_t k = made_again(b); k < b; ++k) pass(k, false);
       pass(b, true);
     }
@@ -171,7 +171,7 @@ size_t BlockEmitter::made_again(size_t b) const {
 // The first block of the run that block b ends: only the input of the run is kept. b if it ends no run.
 size_t BlockEmitter::run_before(size_t b) const {
   if (model_.blocks[b].recomputed) return b;
-  while (b > 0 && model_.blocks[b - 1].recomputed) --b;
+  while (b > model_.first && model_.blocks[b - 1].recomputed) --b;
   return b;
 }
 
@@ -267,13 +267,12 @@ std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inp
   return outputs;
 }
 
-std::vector<View> BlockEmitter::forward(const MicroBatch& batch) const {
+std::vector<View> BlockEmitter::forward(const MicroBatch& batch, std::vector<View> values) const {
   Pass pass{batch, false, {}};
-  std::vector<View> values;
   Env env;
-  for (uint32_t b = 0; b < model_.blocks.size(); ++b) values = forward(b, values, env, pass);
-  const std::vector<Term>& terms = model_.templates.at(model_.blocks.back().tmpl).terms;
-  if (terms.empty()) return {values[0]};
+  for (uint32_t b = model_.first; b < model_.end(); ++b) values = forward(b, values, env, pass);
+  const std::vector<Term>& terms = model_.templates.at(model_.blocks[model_.end() - 1].tmpl).terms;
+  if (terms.empty()) return values;
   values.clear();
   for (const Term& term : terms) values.push_back(env[term.value]);
   return values;
@@ -318,27 +317,34 @@ std::vector<View> BlockEmitter::kept(size_t b, const std::vector<Env>& envs,
   return out;
 }
 
-std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
-  OffloadedActivations offloaded(emitter_, batch.offloaded);
-  Pass pass{batch, true, std::vector<char>(model_.params.size(), 0), &offloaded};
-  std::vector<View> values;
-  std::vector<Env> envs(model_.blocks.size());
-  std::vector<std::vector<View>> inputs;
-  for (uint32_t b = 0; b < envs.size(); ++b) {
-    inputs.push_back(values);
-    values = forward(b, values, envs[b], pass);
-    if (batch.after_forward) batch.after_forward(b, values);
+std::unique_ptr<BlockEmitter::Flight> BlockEmitter::begin(const MicroBatch& batch, std::vector<View> values) const {
+  const std::vector<Env> none(model_.blocks.size());
+  const std::vector<char> nothing(model_.params.size(), 0);
+  std::unique_ptr<Flight> f(
+      new Flight{{emitter_, batch.offloaded}, {batch, true, nothing}, none, none, std::move(values)});
+  f->pass.offloaded = &f->offloaded;
+  for (uint32_t b = model_.first; b < model_.end(); ++b) {
+    f->inputs[b] = f->values;
+    f->values = forward(b, f->values, f->envs[b], f->pass);
+    if (batch.after_forward) batch.after_forward(b, f->values);
     // The last two blocks stay: their backward begins before a copy could go and return. Of a recomputed run
     // of blocks, the last one keeps the input of the run; the others keep nothing.
-    if (batch.offloaded && b + 2 < envs.size() && !model_.blocks[b].recomputed) offloaded.leave(kept(b, envs, inputs));
+    if (batch.offloaded && b + 2 < model_.end() && !model_.blocks[b].recomputed)
+      f->offloaded.leave(kept(b, f->envs, f->inputs));
   }
-  pass.again = true;
-  std::vector<View> loss, seeds;
-  for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
+  f->pass.again = true;
+  return f;
+}
+
+std::vector<View> BlockEmitter::end(Flight& flight, std::vector<View> seeds) const {
+  auto& [offloaded, pass, envs, inputs, values] = flight;
+  const MicroBatch& batch = pass.batch;
+  std::vector<View> loss;
+  for (uint32_t b = model_.end(); b-- > model_.first;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
     if (batch.offloaded) {
-      for (size_t k = b + 1; k-- > (b ? b - 1 : 0);)
+      for (size_t k = b + 1; k-- > std::max(b, model_.first + 1) - 1;)
         offloaded.come(kept(k, envs, inputs));  // the next ones beside this one
       for (View& view : env) view = offloaded.here(view);
     }
@@ -373,12 +379,13 @@ std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
     for (Id i : t.d_inputs) seeds.push_back(i ? env[i] : View{});
     batch.after_backward(b);
   }
+  values = std::move(seeds);
   return loss;
 }
 
 // The first block with the parameter, which is the last one to contribute to its gradient.
 uint32_t BlockEmitter::first_user(uint32_t parameter) const {
-  for (uint32_t b = 0; b < model_.blocks.size(); ++b)
+  for (uint32_t b = model_.first; b < model_.end(); ++b)
     if (std::count(model_.blocks[b].params.begin(), model_.blocks[b].params.end(), parameter)) return b;
   return 0;
 }

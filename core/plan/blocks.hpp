@@ -48,16 +48,6 @@ class BlockEmitter {
   // In the order of the passes: all blocks forward; then, in training, all blocks backward from the last one, each
   // after the forward passes that are repeated for it.
   std::vector<Reads> reads(bool training) const;
-  // Both emit the micro-batch and return the terms of the loss, (1) each, in the order of Template::terms. Of a model
-  // without terms, the output of the last block: the loss (1), or what replaced it.
-  std::vector<View> forward(const MicroBatch& batch) const;
-  std::vector<View> train(const MicroBatch& batch) const;
-
- private:
-  struct Storage;                 // per template: which values share memory, which are parameter gradients
-  using Env = std::vector<View>;  // value of a block's template -> its view
-  // An Env with the views of the block's inputs, parameters and other given values.
-  Env enter(uint32_t block, const std::vector<View>& inputs, const MicroBatch& batch) const;
   struct Pass {
     const MicroBatch& batch;
     bool training;
@@ -65,6 +55,28 @@ class BlockEmitter {
     OffloadedActivations* offloaded = nullptr;  // in training
     bool again = false;                         // every block had its forward
   };
+  using Env = std::vector<View>;  // value of a block's template -> its view
+  // A micro-batch between its forward and its backward.
+  struct Flight {
+    OffloadedActivations offloaded;
+    Pass pass;
+    std::vector<Env> envs, inputs;  // per block
+    std::vector<View> values;  // the outputs of the last block; after the backward, the gradients of the first one's
+                               // inputs
+  };
+  // Emits the micro-batch. `values`: of a stage that is not the first, the inputs of its first block. Returns the terms
+  // of the loss, (1) each, in the order of Template::terms. Of a model without terms, and of a stage that is not the
+  // last, the outputs of the last block: the loss (1), or what replaced it.
+  std::vector<View> forward(const MicroBatch& batch, std::vector<View> values = {}) const;
+  // In training, the forward, then the backward. `seeds`: of a stage that is not the last, the gradients of its
+  // outputs. Returns the terms of the loss as above, or nothing. `batch` outlives the flight.
+  std::unique_ptr<Flight> begin(const MicroBatch& batch, std::vector<View> values = {}) const;
+  std::vector<View> end(Flight& flight, std::vector<View> seeds = {}) const;
+
+ private:
+  struct Storage;  // per template: which values share memory, which are parameter gradients
+  // An Env with the views of the block's inputs, parameters and other given values.
+  Env enter(uint32_t block, const std::vector<View>& inputs, const MicroBatch& batch) const;
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
   // The gradient buffer to which value `o` of block b is written first; absent for all other values.
   View buffer_of(uint32_t b, Id o, const Pass& pass) const;

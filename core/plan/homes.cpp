@@ -40,7 +40,7 @@ void Homes::choose_kept() {
   for (size_t u = 0; u < units(); ++u) due += early(u) ? stays(u) : 0;
   for (size_t u = 0; u < units(); ++u) {
     uint64_t& kept = kept_.emplace_back(0);
-    if (frozen(u) || early(u)) continue;
+    if (!trains(u) || early(u)) continue;
     due += stays(u);
     for (const Range& piece : pieces(u, rule(u).whole)) {
       const auto n = static_cast<double>(piece.count);
@@ -77,7 +77,7 @@ Home Homes::persistent(const std::string& what, Line line, int32_t role, int32_t
       return {view, kept, kept != weight->part, per, at, packed};
     }
     const eng_desc desc = flat(dtype, n / plan_.ranks.part(kept).count / per);
-    return {emit_.persistent(what + " " + unit(u).name, line, desc, true, at), kept, false, per, at, packed};
+    return {keep(u, what + " " + unit(u).name, line, desc, at), kept, false, per, at, packed};
   };
   Home out = make(0, cut);
   if (cut < all) out.cut = cut, out.back = std::make_shared<const Home>(make(cut, all - cut));
@@ -98,9 +98,9 @@ void Homes::make_homes(size_t u) {
   const Home& w = this->weight.back();
   this->master.push_back(only && !r_.train ? w : persistent("master", line, ENG_ROLE_MASTER, master, u, 1, &w));
   if (!r_.gradients()) return void(this->grad.emplace_back());
-  if (frozen(u)) {
+  if (!trains(u)) {
     this->grad.emplace_back();
-    for (uint32_t p : line == Line::reference ? std::vector<uint32_t>() : unit(u).params) {
+    for (uint32_t p : line == Line::reference || !frozen(u) ? std::vector<uint32_t>() : unit(u).params) {
       const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
       plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
       for (size_t s = 0; s < rules().states().size(); ++s) plan_.frozen.states += bytes(state_of(s, p));
@@ -149,8 +149,8 @@ Home Homes::make_state(size_t state, size_t u) {
   if (frozen(u) || has.kind == ENG_STATE_NONE) return {};
   if (has.kind == ENG_STATE_SHAPED) {
     for (uint32_t p : unit(u).params)
-      shaped[state][p] = emit_.persistent(fmt::format("{} {}", name, model_.params[p].name), Line::optimizer,
-                                          rules().of(p).states[state].desc, true, place(ENG_ROLE_STATE, u));
+      shaped[state][p] = keep(u, fmt::format("{} {}", name, model_.params[p].name), Line::optimizer,
+                              rules().of(p).states[state].desc, place(ENG_ROLE_STATE, u));
     return {};
   }
   const int32_t dtype = state_of(state, unit(u).params[0]).dtype;
@@ -173,7 +173,7 @@ void Homes::make_tensors() {
       add("gradient", grad[u], model_.params[p].desc);
     for (size_t s = 0; s < optimizer.size(); ++s) {
       const std::string& state = rules().states()[s].name;
-      if (optimizer[s][u].view.buffer) add(state, optimizer[s][u], rules().of(p).states[s].desc);
+      if (optimizer[s][u].view.desc.dtype) add(state, optimizer[s][u], rules().of(p).states[s].desc);
       if (const auto it = shaped[s].find(p); it != shaped[s].end())
         plan_.tensors.push_back(tensor_at(model_.params[p].name, state, it->second));
     }

@@ -16,6 +16,7 @@ class Homes : public Units {
   Homes(const PlanRequest& request, Plan& plan, Emitter& emitter);
   // Its parameters are frozen: it has no gradient and no optimizer state, and a step does not publish it.
   bool frozen(size_t u) const { return r_.train && rules().frozen(unit(u).params[0]); }
+  bool trains(size_t u) const { return held(u) && !frozen(u); }
   const Rules::Rule& rule(size_t u) const { return rules().of(unit(u).params[0]); }  // but for the group
   // True if the host keeps what sums of gradients leave out, for the next ones.
   bool keeps_residuals() const {
@@ -44,7 +45,7 @@ class Homes : public Units {
   }
   // Weights that ranks gather from their parts may come beside the next step's forward instead of after the update.
   bool publishes_late(size_t u) const {
-    return r_.overlap && r_.train && !r_.job && !r_.offload.update_late && !frozen(u) && !plan_.ranks.single() &&
+    return r_.overlap && r_.train && !r_.job && !r_.offload.update_late && trains(u) && !plan_.ranks.single() &&
            master[u].part != weight[u].part;
   }
   // The ranges of a unit whose squares the global norm adds: spare ones would only move the others.
@@ -52,13 +53,13 @@ class Homes : public Units {
   // The bytes of the whole gradient that the update of a unit leases: where ranks have parts of it, and either all keep
   // the whole master, or the optimizer updates whole parameters.
   uint64_t update_lease(size_t u) const {
-    const bool whole = grad[u].part && !frozen(u) && r_.optimizer && (!master[u].part || rule(u).whole);
+    const bool whole = grad[u].part && trains(u) && r_.optimizer && (!master[u].part || rule(u).whole);
     return whole ? unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
   }
   // The piece that begins at element `first` comes to the device from its tier to be updated, unlike others.
   bool visits(size_t u, uint64_t first) const { return visits_.count({u, first}) != 0; }
   // Its update begins as soon as its gradient is final, before the norm is known.
-  bool early(size_t u) const { return unit(u).block >= r_.offload.early_from && !frozen(u) && !rule(u).whole; }
+  bool early(size_t u) const { return unit(u).block >= r_.offload.early_from && trains(u) && !rule(u).whole; }
   // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
   uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
 
@@ -75,6 +76,9 @@ class Homes : public Units {
   void choose_kept();
   void make_homes(size_t u);
   void make_optimizer();
+  View keep(size_t u, const std::string& name, Line line, const eng_desc& desc, uint32_t at) {
+    return held(u) ? emit_.persistent(name, line, desc, true, at) : View{0, 0, desc};
+  }
   eng_desc state_of(size_t state, uint32_t p) const;
   Home make_state(size_t state, size_t u);
   void make_tensors();

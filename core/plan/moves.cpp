@@ -76,7 +76,7 @@ void Moves::publish(size_t u, uint64_t first, bool whole) {
   for (size_t k = 0; k < pieces.size(); ++k) {
     const uint64_t at = pieces[k].first;
     const auto move = [&](const Home& a, const Home& b) {
-      if (a.where(at) == b.where(at)) return;
+      if (a.where(at) == b.where(at) || !homes_.held(u)) return;
       emit_.label(Phase::publish, homes_.unit(u).name);
       carry(route(plan_, a.where(at), b.where(at)), ENG_ROLE_WEIGHT, u, k, homes_.view(a, pieces[k]), a.where(at),
             homes_.view(b, pieces[k]));

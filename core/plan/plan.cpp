@@ -25,7 +25,8 @@ View Tensor::whole() const {
 }
 
 Tensor tensor_at(const std::string& name, const std::string& role, const View& view) {
-  return {name, role, view.desc, 0, {{{0, static_cast<uint64_t>(count(view.desc))}, view}}};
+  const HeldRange all{{0, static_cast<uint64_t>(count(view.desc))}, view};
+  return {name, role, view.desc, 0, std::vector<HeldRange>(view.buffer ? 1 : 0, all)};
 }
 
 const Program& Plan::program(const std::string& name) const {

@@ -155,6 +155,7 @@ struct Unit {
   uint64_t piece = 0;            // elements of a piece; the last one may be shorter
   uint32_t flags = 0;            // ENG_PARAM_*
   std::vector<uint32_t> params;  // indices into Model::params
+  unsigned users = 0;            // that read them: 1, blocks of this rank, 2, of other stages, 3, both
 };
 // The results that observers give under one name, combined by the host: values of a row (per micro-batch), and those
 // that a step gives once.

@@ -139,13 +139,14 @@ class Planner {
     if (rows > 1) some(1, static_cast<uint64_t>(rows) - 1);
   }
 
-  // Rows of the batch for this micro-batch: those of the first one lie where they were copied to.
-  void get_rows(MicroBatch& batch, bool first) {
-    for (size_t f = 0; f < exchange_.fields.size(); ++f) {
+  // Rows of the batch for this micro-batch: those of a known one lie where they were copied to.
+  void get_rows(MicroBatch& batch, bool known, uint32_t micro = 0) {
+    for (const View& all : exchange_.fields) {
+      const size_t f = batch.fields.size();
       const eng_desc rows = make_desc(model_.fields[f].dtype, {model_.micro_batch, model_.sequence_length});
-      batch.fields.push_back(first ? reshape(exchange_.fields[f], rows)
+      batch.fields.push_back(known ? reshape({all.buffer, micro * bytes(rows), all.desc}, rows)
                                    : emit_.transient(model_.fields[f].name, Line::batch, rows));
-      if (!first) emit_.action(op(ENG_OP_GET_ROW), {exchange_.fields[f], plan_.counters}, {batch.fields.back()});
+      if (!known) emit_.action(op(ENG_OP_GET_ROW), {all, plan_.counters}, {batch.fields.back()});
     }
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
@@ -182,7 +183,19 @@ class Planner {
     if (first && r_.offload.update_late) update_before(batch, prefetch ? static_cast<uint32_t>(r_.prefetch) : 0);
     if (last && early()) update_.assume();
     std::vector<View> fresh(homes_.units());
-    batch.gradient = [&](uint32_t p) {
+    make_gradients(batch, leases, fresh, first, last);
+    // The first of several leaves nothing that lasts.
+    if (!r_.activations.empty() && (!first || r_.accumulate == 1)) hook(batch);
+    View row;
+    if (plan_.row > 1) row = emit_.transient("results", Line::step, flat(exchange_.losses.desc.dtype, plan_.row));
+    if (observing_.any())
+      batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
+    put_loss(blocks_.end(*blocks_.begin(batch)), row);
+  }
+
+  // `fresh`, per unit: the gradients that the micro-batch makes. All arguments outlive its backward.
+  void make_gradients(MicroBatch& batch, Leases& leases, std::vector<View>& fresh, bool first, bool last) {
+    batch.gradient = [&, first](uint32_t p) {
       const size_t u = homes_.unit_of(p);
       if (!fresh[u].buffer) {
         const eng_desc desc = flat(homes_.made(u), homes_.unit(u).count);
@@ -195,7 +208,7 @@ class Planner {
       }
       return homes_.parameter(fresh[u], p, true);
     };
-    batch.after_backward = [&](uint32_t block) {
+    batch.after_backward = [&, first, last](uint32_t block) {
       for (size_t u : homes_.units_of(block)) {
         if (homes_.frozen(u)) continue;
         const bool aside = leases.find({ENG_ROLE_PARTIAL, u}).buffer != 0;
@@ -209,13 +222,17 @@ class Planner {
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
-    // The first of several leaves nothing that lasts.
-    if (!r_.activations.empty() && (!first || r_.accumulate == 1)) hook(batch);
-    View row;
-    if (plan_.row > 1) row = emit_.transient("results", Line::step, flat(exchange_.losses.desc.dtype, plan_.row));
-    if (observing_.any())
-      batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
-    put_loss(blocks_.train(batch), row);
+  }
+
+  std::vector<View> stage(StagePart part, std::vector<View> values = {}) {
+    const auto prepare = [this](uint32_t k, MicroBatch& batch, Leases& leases, std::vector<View>& fresh) {
+      get_rows(batch, true, k);
+      fresh.resize(homes_.units());
+      make_gradients(batch, leases, fresh, k == 0, k + 1 == r_.accumulate);
+      return !lease_weights(batch, blocks_, true, leases);
+    };
+    if (!r_.stage) return values;
+    return r_.stage({plan_, emit_, blocks_, homes_, moves_, exchange_.losses, prepare}, part, std::move(values));
   }
 
   // Before the forward of a block, which leases the weights of `ahead` more: their update that the last step has left.
@@ -236,7 +253,7 @@ class Planner {
     if (plan_.ranks.single()) return homes_.grad[u].view;
     if (local_.empty())
       for (size_t k = 0; k < homes_.units(); ++k)
-        local_.push_back(homes_.frozen(k)
+        local_.push_back(!homes_.trains(k)
                              ? View{}
                              : emit_.transient("own gradient " + homes_.unit(k).name, Line::gradients,
                                                flat(homes_.grad[k].view.desc.dtype, homes_.unit(k).count)));
@@ -256,10 +273,10 @@ class Planner {
     // Publishes, in the order of use, the weights that the last update left in parts.
     for (size_t u = 0; u < homes_.units(); ++u)
       if (homes_.publishes_late(u)) moves_.publish(u, UINT64_MAX), plan_.publishes_late = true;
-    micro_batch(true, r_.accumulate == 1);
+    r_.stage ? void(stage(StagePart::train)) : micro_batch(true, r_.accumulate == 1);
     // The last micro-batch does more than those before it.
-    const bool apart = r_.accumulate > 1 && (early() || !(plan_.ranks.single() || each()));
-    const uint32_t rest = r_.accumulate - 1 - apart;
+    const bool apart = !r_.stage && r_.accumulate > 1 && (early() || !(plan_.ranks.single() || each()));
+    const uint32_t rest = r_.stage ? 0 : r_.accumulate - 1 - apart;
     if (rest) emit_.begin_segment("rest", rest), micro_batch(false, false);
     if (apart) emit_.begin_segment("last", 1), micro_batch(false, true);
     if (updates() || !plan_.ranks.single() || r_.traits.discrete || observing_.any()) {
@@ -271,6 +288,7 @@ class Planner {
   }
 
   void gather_losses() {
+    stage(StagePart::losses);
     if (!plan_.ranks.single()) {
       emit_.label(Phase::losses);
       const View mine = slice(exchange_.losses, 0, static_cast<uint64_t>(count(exchange_.losses.desc)));
@@ -310,7 +328,8 @@ class Planner {
     if (name == eval_with_sites) hook(batch);
     Leases leases = moves_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
-    const std::vector<View> values = blocks_.forward(batch);
+    const std::vector<View> values = blocks_.forward(batch, stage(StagePart::before));
+    if (model_.end() < model_.blocks.size()) return void(stage(StagePart::after, values));
     if (!plan_.terms.empty()) put(values, out);
     exchange_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
   }

@@ -2,9 +2,23 @@
 // From a traced model and its policies to the programs of a step.
 #pragma once
 
-#include "core/plan/request.hpp"
+#include "core/plan/blocks.hpp"
+#include "core/plan/moves.hpp"
 
 namespace eng {
+
+// The parts of the planner with which a stage of a pipeline emits its step in an order of its own.
+struct StepParts {
+  Plan& plan;
+  Emitter& emit;
+  const BlockEmitter& blocks;
+  const Homes& homes;
+  Moves& moves;
+  const View& losses;  // a row for each micro-batch
+  // Sets all of micro-batch k but its counters. `leases`: of the segment. `fresh`: its gradients, per unit. All three
+  // outlive its backward. False if weights are leased: those of two micro-batches would meet.
+  std::function<bool(uint32_t k, MicroBatch& batch, Leases& leases, std::vector<View>& fresh)> prepare;
+};
 
 // Makes units and homes, emits the programs and their waits. Buffers have no offsets yet: make_plan
 // (core/program/program.hpp) places them.

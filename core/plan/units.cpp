@@ -14,7 +14,9 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
   };
   const Model& model = model_;
   std::vector<char> taken(model.params.size(), 0);
-  unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
+  unit_of_.resize(taken.size()), offset_of_.resize(taken.size()), users_.resize(taken.size());
+  for (uint32_t b = 0; b < model.blocks.size(); ++b)
+    for (uint32_t p : model.blocks[b].params) users_[p] |= model.owns(b) ? 1U : 2U;
   for (uint32_t b = 0; b < model.blocks.size(); ++b) {
     std::set<std::pair<uint32_t, uint32_t>> sorts;  // flags, sort
     for (uint32_t p : model.blocks[b].params) sorts.insert(sort_of(p));
@@ -24,7 +26,7 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
         if (taken[p] || sort_of(p) != sort) continue;
         taken[p] = 1;
         unit_of_[p] = plan.units.size(), offset_of_[p] = unit.count;
-        unit.params.push_back(p);
+        unit.params.push_back(p), unit.users |= users_[p];
         unit.count += padded(p).count;
       }
       if (unit.params.empty()) continue;
@@ -37,10 +39,9 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
 }
 
 std::vector<size_t> Units::units_of(uint32_t block) const {
-  auto at =
-      std::partition_point(plan_.units.begin(), plan_.units.end(), [&](const Unit& u) { return u.block < block; });
   std::vector<size_t> out;
-  for (; at != plan_.units.end() && at->block == block; ++at) out.push_back(size_t(at - plan_.units.begin()));
+  for (size_t u = 0; u < units(); ++u)
+    if (unit(u).block == block || (block == model_.first && held(u) && !model_.owns(unit(u).block))) out.push_back(u);
   return out;
 }
 
@@ -105,7 +106,7 @@ std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p, bool own) con
   std::vector<HeldRange> out;
   for (const Range& piece : pieces(unit_of_[p], !home.part && !home.back)) {
     const Range range = kept(home, piece), held = overlap(range, mine);
-    if (!held.count) continue;
+    if (!held.count || !home.view.buffer) continue;
     const View all = slice(view(home, piece), home.values(held.first - range.first), home.values(held.count));
     const uint64_t begin = (held.first - mine.first) / home.per, n = held.count / home.per;
     for (uint64_t done = 0; done < n;) {

@@ -35,8 +35,12 @@ class Units {
   size_t units() const { return plan_.units.size(); }
   const Unit& unit(size_t u) const { return plan_.units[u]; }
   size_t unit_of(uint32_t p) const { return unit_of_[p]; }
-  // The indices of the units of a block, which follow each other.
+  // The units of a block; of the first one that this rank computes, also those that it holds of other stages' blocks.
   std::vector<size_t> units_of(uint32_t block) const;
+  // A block that this rank computes reads parameters of the unit. `shared`: a block of another stage does so, too. Both
+  // stages keep it then; that of its block counts and saves it.
+  bool held(size_t u) const { return unit(u).users & 1U; }
+  bool shared(size_t u) const { return unit(u).users == 3; }
   // The pieces of a unit; of a state that lives whole at one place, the unit is one.
   std::vector<Range> pieces(size_t u, bool whole = false) const;
   // The range of a piece that this rank keeps, as elements of the unit.
@@ -55,8 +59,8 @@ class Units {
   // The range of parameter p in its unit, with and without the padding that follows it.
   Range padded(uint32_t p) const;
   Range elements(uint32_t p) const { return {offset_of_[p], static_cast<uint64_t>(count(model_.params[p].desc))}; }
-  // The ranges of a unit that belong to no parameter.
-  std::vector<Range> padding(size_t u) const { return outside(u, &Units::elements); }
+  // The ranges of a unit that belong to no parameter that this rank computes with.
+  std::vector<Range> padding(size_t u) const { return outside(u, &Units::read); }
 
  protected:
   // Memory for rows of zeros behind the chunks of parameter p: whole chunks, as many for each rank.
@@ -67,10 +71,12 @@ class Units {
   Plan& plan_;
 
  private:
+  Range read(uint32_t p) const { return users_[p] & 1U ? elements(p) : Range{}; }
   uint64_t grid() const { return chunk * plan_.ranks.data_size(); }
   const Rules rules_;
   std::vector<size_t> unit_of_;      // per parameter
   std::vector<uint64_t> offset_of_;  // per parameter: elements, in its unit
+  std::vector<unsigned> users_;      // per parameter: as Unit::users
 };
 
 }  // namespace eng

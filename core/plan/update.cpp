@@ -73,7 +73,7 @@ void Update::update_units(uint32_t stage, bool early) {
 }
 
 void Update::update_unit(size_t u, uint32_t stage) {
-  if (homes_.frozen(u)) return;
+  if (!homes_.trains(u)) return;
   // A whole update needs the whole gradient.
   Home grad = homes_.grad[u];
   if (grad.part && !homes_.master[u].part)
@@ -82,7 +82,7 @@ void Update::update_unit(size_t u, uint32_t stage) {
     bring(u, grad);
     // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
     size_t next = u + 1;
-    while (next < homes_.units() && (homes_.frozen(next) || !homes_.rule(next).whole)) ++next;
+    while (next < homes_.units() && (!homes_.trains(next) || !homes_.rule(next).whole)) ++next;
     if (next < homes_.units() && homes_.grad[next].part && homes_.master[next].part &&
         leases_.fits(homes_.update_lease(next)))
       bring(next, homes_.grad[next]);
@@ -157,13 +157,13 @@ void Update::bring(size_t u, const Home& grad) {
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
 // own chunks and zeros for the others': x + 0 is x in any order. The ranks of a tensor group have chunks of their own
-// of the units that they divide; of others the first one brings them.
+// of the units that they divide; of others the first one brings them. A stage brings those of its blocks.
 View Update::norm_partials() {
   emit_.label(Phase::norm);
   uint64_t chunks = 0;
   const Ranks& ranks = plan_.ranks;
   const auto own_chunks = [&](size_t u) { return model_.params[homes_.unit(u).params[0]].cut.count > 1; };
-  bool parts = ranks.tensor > 1;
+  bool parts = ranks.tensor * ranks.pipeline > 1;
   for (size_t u = 0; u < homes_.units(); ++u) {
     for (const Range& all : homes_.counted(u)) chunks += all.count / chunk * (own_chunks(u) ? ranks.tensor : 1);
     parts = parts || homes_.grad[u].part;
@@ -179,7 +179,7 @@ View Update::norm_partials() {
       const uint64_t n = all.count / chunk, mine = at + (own ? n * ranks.tensor_rank() : 0);
       for (const Range& piece : homes_.pieces(u, !home.part && !plan_.stores(home.place))) {
         const Range kept = homes_.kept(home, piece), some = overlap(kept, all);
-        if (!some.count || !counts) continue;
+        if (!some.count || !counts || !model_.owns(homes_.unit(u).block)) continue;
         const View sums = slice(partials, mine + (some.first - all.first) / chunk, some.count / chunk);
         const View here = slice(homes_.view(home, piece), some.first - kept.first, some.count);
         const View grad = emit_.in_memory(here, "gradient", Line::update);

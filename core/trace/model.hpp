@@ -60,6 +60,9 @@ struct Model {
   std::vector<Transformed> transformed = {};             // in the order of the transforms
   int64_t sequences = 1;                                 // of the batch of a step
   size_t reference_blocks = 0;                           // of `blocks`, the first: those of the reference model
+  uint32_t first = 0, behind = UINT32_MAX;               // the blocks that this rank computes: [first, end())
+  uint32_t end() const { return std::min(behind, static_cast<uint32_t>(blocks.size())); }
+  bool owns(uint32_t block) const { return block >= first && block < end(); }
 
   int64_t parameter_count() const;  // without the reference model's
 };

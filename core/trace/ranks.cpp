@@ -8,15 +8,23 @@
 
 namespace eng {
 
-Ranks::Ranks(const World& w, uint32_t divided, uint32_t shards)
-    : world(w), tensor(divided), context(shards), groups(context_base() + (context == 1 ? 0 : world.size / context)) {
-  for (uint32_t r = 0; r < w.size; ++r) {
-    groups[0].push_back(r);
-    if (context > 1) groups[context_base() + r / same_rows() * tensor + r % tensor].push_back(r);
-    if (tensor == 1) continue;
-    groups[1 + r % tensor].push_back(r);
-    groups[1 + tensor + r / tensor].push_back(r);
-  }
+Ranks::Ranks(const World& w, uint32_t divided, uint32_t shards, uint32_t stages)
+    : world(w), tensor(divided), context(shards), pipeline(stages), groups(1) {
+  for (uint32_t r = 0; r < w.size; ++r) groups[0].push_back(r);
+  // Makes `number` groups, unless there are no such ones.
+  const auto divide = [&](uint32_t degree, uint32_t number, auto group_of) {
+    const auto before = static_cast<Id>(groups.size());
+    own_.push_back(degree == 1 ? data_group : before + 1 + group_of(w.rank));
+    groups.resize(before + (degree == 1 ? 0 : number));
+    for (uint32_t r = 0; degree > 1 && r < w.size; ++r) groups[before + group_of(r)].push_back(r);
+  };
+  divide(tensor * pipeline, tensor * pipeline, [&](uint32_t r) { return r / stage_size() * tensor + r % tensor; });
+  divide(tensor, w.size / tensor, [&](uint32_t r) { return r / tensor; });
+  divide(context, w.size / context, [&](uint32_t r) { return r / same_rows() * tensor + r % tensor; });
+  divide(pipeline, stage_size(), [&](uint32_t r) { return r % stage_size(); });
+  own_.push_back(static_cast<Id>(groups.size() + 1));
+  for (uint32_t r = 0, n = stage_size(); pipeline > 1 && r < w.size; ++r)
+    groups.push_back({std::min(r, (r + n) % w.size), std::max(r, (r + n) % w.size)});
 }
 
 const Part& Ranks::part(Id id) const {
@@ -36,11 +44,11 @@ Id RanksBuilder::group(std::vector<uint32_t> ranks) {
     throw fault("a group of ranks {} is invalid: it needs distinct ranks below {}", fmt::join(ranks, ", "),
                 ranks_.data_size());
   const auto first = static_cast<Id>(ranks_.groups.size() + 1);
-  for (uint32_t t = 0; t < ranks_.tensor; ++t) {  // all ranks make the same groups
+  for (uint32_t k = 0; k < ranks_.tensor * ranks_.pipeline; ++k) {  // all ranks make the same groups
     auto& members = ranks_.groups.emplace_back(ranks);
-    for (uint32_t& r : members) r = r * ranks_.tensor + t;
+    for (uint32_t& r : members) r = k / ranks_.tensor * ranks_.stage_size() + r * ranks_.tensor + k % ranks_.tensor;
   }
-  return first + ranks_.tensor_rank();
+  return first + ranks_.stage() * ranks_.tensor + ranks_.tensor_rank();
 }
 
 Id RanksBuilder::part(const eng_part& given) {

@@ -16,31 +16,40 @@ struct Part {
 // gradients. To them these are all ranks, and this is the group of all.
 constexpr Id data_group = 1;
 
-// All ranks, as `tensor` x data ranks. Neighbours are a tensor group: they divide the tensors of one model and read the
-// same rows. The ranks of the same number in their tensor groups are a data group. `context` neighbours in it are a
-// context group: they read the same rows, of which each computes 1/context of the positions. To policies they are data
-// ranks like others.
+// All ranks, as `pipeline` stages of `tensor` x data ranks. A stage has some of the model's blocks, and its ranks
+// follow each other; those of the same number in their stages are a column, and read the same rows. Neighbours in a
+// stage are a tensor group: they divide the tensors of one model and read the same rows. The ranks of the same number
+// in the tensor groups of a stage are a data group. `context` neighbours in it are a context group: they read the same
+// rows, of which each computes 1/context of the positions. To policies they are data ranks like others.
 struct Ranks {
   World world;  // all ranks
-  uint32_t tensor, context;
+  uint32_t tensor, context, pipeline;
   std::vector<std::vector<uint32_t>> groups;  // index: id - 1; the first is all ranks
   std::vector<Part> parts;                    // index: id - 1
-  // `tensor` x `context` divides the number of ranks.
-  explicit Ranks(const World& world = {}, uint32_t tensor = 1, uint32_t context = 1);
+  // `tensor` x `context` x `pipeline` divides the number of ranks.
+  explicit Ranks(const World& world = {}, uint32_t tensor = 1, uint32_t context = 1, uint32_t pipeline = 1);
   const Part& part(Id id) const;  // 0: the whole
   const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
   // This rank's groups, its numbers in them, and their sizes.
-  Id data() const { return tensor == 1 ? data_group : 2 + tensor_rank(); }
-  Id tensor_group() const { return 2 + tensor + data_rank(); }
-  uint32_t data_rank() const { return world.rank / tensor; }
+  Id data() const { return own_[0]; }
+  Id tensor_group() const { return own_[1]; }
+  uint32_t data_rank() const { return column_rank() / tensor; }
   uint32_t tensor_rank() const { return world.rank % tensor; }
-  uint32_t data_size() const { return world.size / tensor; }
-  Id context_group() const { return static_cast<Id>(context_base() + row_rank() * tensor + tensor_rank() + 1); }
+  uint32_t data_size() const { return stage_size() / tensor; }
+  Id context_group() const { return own_[2]; }
   uint32_t context_rank() const { return data_rank() % context; }
-  // This rank's number among the sets of ranks with rows of their own, how many ranks such a set has, and their number.
-  uint32_t row_rank() const { return world.rank / same_rows(); }
+  // Its stage, the ranks of a stage, its number among these, the ranks of this number in all stages, and those in
+  // `stage` and the next one; after the last stage comes the first.
+  uint32_t stage() const { return world.rank / stage_size(); }
+  uint32_t stage_size() const { return world.size / pipeline; }
+  uint32_t column_rank() const { return world.rank % stage_size(); }
+  Id column() const { return own_[3]; }
+  Id pair(uint32_t stage) const { return own_[4] + stage * stage_size() + column_rank(); }
+  // Its number among the sets of ranks of a stage with rows of their own, how many ranks such a set has, and how many
+  // sets there are.
+  uint32_t row_rank() const { return column_rank() / same_rows(); }
   uint32_t same_rows() const { return tensor * context; }
-  uint32_t row_size() const { return world.size / same_rows(); }
+  uint32_t row_size() const { return stage_size() / same_rows(); }
   bool single() const { return data_size() == 1; }
   World data_world() const { return {data_rank(), data_size(), 0, 1}; }
   // True for one group of ranks that together hold all of what is kept as this part; for what every rank of a data
@@ -48,7 +57,7 @@ struct Ranks {
   bool counts(Id part) const;
 
  private:
-  size_t context_base() const { return tensor == 1 ? 1 : 1 + tensor + data_size(); }
+  std::vector<Id> own_;  // data group, tensor group, context group, column; and the first pair
 };
 
 // The builder that a policy gets when it is created.

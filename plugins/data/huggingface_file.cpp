@@ -266,7 +266,10 @@ class Reader {
     }
     out_.bpe.set_merges(all);
     out_.cuttable = steps_.by_word || steps_.bytes || (!crosses && out_.bpe.affixed.empty());
-    if (out_.bpe.by_character && !crosses && out_.bpe.affixed.empty() && out_.bpe.whole.empty() &&
+    // A character without ids would let its neighbours merge.
+    const bool none_dropped = out_.bpe.unknown >= 0 || std::none_of(out_.bpe.bytes.begin(), out_.bpe.bytes.end(),
+                                                                    [](int32_t id) { return id < 0; });
+    if (out_.bpe.by_character && none_dropped && !crosses && out_.bpe.affixed.empty() && out_.bpe.whole.empty() &&
         out_.bpe.characters.size() > 0x2581 && out_.bpe.characters[0x2581] >= 0)
       out_.bpe.cut_before = metaspace;
   }

@@ -46,12 +46,11 @@ struct Batch {
         continue;
       }
       const std::string_view key = name;
-      const char* own = key.starts_with("tensor_") ? "tensor" : key.starts_with("pipeline_") ? nullptr : "context";
+      const char* own = key.starts_with("tensor_") ? "tensor" : key.starts_with("pipeline_") ? "pipeline" : "context";
       job.out.note(
           fmt::format("`{}` = {}: no equivalent; here every rank has its own samples, so the ranks here are the "
-                      "groups of {} there{}",
-                      entry->origin, *ways, *ways,
-                      own ? fmt::format("; or {} times as many ranks with parallel.{} = {}", *ways, own, *ways) : ""));
+                      "groups of {} there; or {} times as many ranks with parallel.{} = {}",
+                      entry->origin, *ways, *ways, *ways, own, *ways));
       job.ranks /= *ways;
     }
   }

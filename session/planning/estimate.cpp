@@ -274,6 +274,10 @@ StepTimes step_times(const Plan& plan, const Machine& machine) {
   }
   out.exposed = out.step - calm, out.copies = out.step - without_copies;
   out.host = out.step - without_host, out.storage = out.step - without_storage;
+  if (plan.ranks.pipeline > 1)
+    out.bubble = simulate(plan, plan.program("train").segments.front(), machine).seconds * (plan.ranks.pipeline - 1) /
+                 plan.accumulate;
+  out.step += out.bubble;
   return out;
 }
 

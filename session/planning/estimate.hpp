@@ -76,6 +76,7 @@ struct StepTimes {
   double copies = 0;         // how much longer it takes because of copies between host and device
   double storage = 0;        // how much longer it takes because of reads and writes of storage
   double host = 0;           // how much longer it takes because of what the host computes in memory of tiers
+  double bubble = 0;         // how long it waits for other stages, if all take as long as this one
   // The actions of the queue that computes, by what limits each.
   double flops = 0, memory = 0, launches = 0;
   BoundBy bound() const;  // the largest of these

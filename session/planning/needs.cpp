@@ -35,13 +35,14 @@ void need_one_scale(const Precision& precision, const Sharding& sharding) {
 }
 
 void need_own_residuals(const Sharding& sharding, const Ranks& ranks) {
-  if (!(sharding.table.flags & ENG_AXIS_RESIDUAL) || ranks.tensor == 1) return;
+  if (!(sharding.table.flags & ENG_AXIS_RESIDUAL) || ranks.tensor * ranks.pipeline == 1) return;
   throw Error(
       Exit::usage,
       fmt::format("zero.plugin = \"{}\" keeps what the sums of each rank left out, and a checkpoint cannot tell "
-                  "apart those of ranks that divide a layer (parallel.tensor = {})",
-                  sharding.name, ranks.tensor),
-      "leave zero.sum out, or set parallel.tensor = 1");
+                  "apart those of ranks that divide a layer or the layers (parallel.tensor = {}, parallel.pipeline = "
+                  "{})",
+                  sharding.name, ranks.tensor, ranks.pipeline),
+      "leave zero.sum out, or set parallel.tensor = 1 and parallel.pipeline = 1");
 }
 
 }  // namespace eng

@@ -14,6 +14,7 @@
 #include "session/model/context_parallel.hpp"
 #include "session/model/heads.hpp"
 #include "session/model/loss.hpp"
+#include "session/model/pipeline.hpp"
 #include "session/model/recompute.hpp"
 #include "session/model/reference.hpp"
 #include "session/model/tensor_parallel.hpp"
@@ -27,6 +28,7 @@
 #include "session/planning/packed.hpp"
 #include "session/planning/schedule.hpp"
 #include "session/planning/shown.hpp"
+#include "session/planning/staged.hpp"
 #include "session/planning/traced.hpp"
 #include "session/plugins/pins.hpp"
 #include "session/ranks/ranks.hpp"
@@ -131,6 +133,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const Section &train = a.section("train"), &model = a.section("model");
   if (a.ranks().tensor > 1) check_parallel(a.config);
   if (a.ranks().context > 1) check_context(a.config, a.readable.beyond_loss());
+  if (a.ranks().pipeline > 1) check_pipeline(a.config, a.readable.beyond_loss() || a.readable.gradients);
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   const std::string described = s.kernels ? "" : s.target.device;
   const bool scores = a.readable.reference, plain = a.generate || a.readable.forward;
@@ -165,6 +168,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   need_fields(a.readable.fields, out);
   if (!alone) compare_fields(offered, out, a.config, notes);
   if (a.training) recompute(out, recompute_of(a.section("recompute")));
+  cut_stages(out, a.ranks(), a.section("parallel").strings("cuts"));
   return out;
 }
 
@@ -251,6 +255,7 @@ static PlanRequest make_request(Setup& s, const Asked& a) {
   request.reduce_per_step = train.string("reduce") == "step";
   if (s.kernels) request.workspace = workspace_of(s, a.comm);
   request.accumulate = !a.training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
+  request.stage = stage_of(request.ranks, s.model);
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");
   request.train = a.training;
@@ -338,13 +343,13 @@ static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
   s.tiers = tiers_beside(s.plan, a.section("offload"), a.registry);
   if (a.readable.job) s.job = host_bytes_of(*a.readable.job, s.model, s.plan);
   if (a.training && !a.readable.job && a.section("checkpoint").boolean("asynchronous"))
-    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
+    s.snapshot = snapshot_bytes(written_tensors(s.plan, s.model));
   if (a.training && !a.readable.job && a.section("checkpoint").integer("memory_every") > 0) {
     if (saves_nothing(a.section("checkpoint")))
       throw Error(Exit::usage,
                   "checkpoint.memory_every: the run saves nothing, so it does not go on from copies either",
                   "remove checkpoint.last = false, or checkpoint.memory_every");
-    s.copies = memory_copy_bytes(saved_tensors(s.plan), a.world.local_size < a.world.size);
+    s.copies = memory_copy_bytes(written_tensors(s.plan, s.model), a.world.local_size < a.world.size);
   }
   if (a.training && !a.readable.job && a.section("checkpoint").given("second") && !s.plan.ranks.world.rank)
     s.second = second_place_bytes(saved_tensors(s.plan).size());

@@ -2,6 +2,7 @@
 #include "session/planning/shares.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/build.h"
 
@@ -45,6 +46,17 @@ static std::vector<TensorShare> shares_of(const Plan& plan, const Wanted& wanted
 
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
   return shares_of(plan, is_saved);
+}
+
+std::vector<TensorShare> written_tensors(const Plan& plan, const Model& model) {
+  std::set<std::string> others;  // parameters
+  for (const Unit& unit : plan.units)
+    for (const uint32_t p : unit.params)
+      if (!model.owns(unit.block)) others.insert(model.params[p].name);
+  std::vector<TensorShare> out = saved_tensors(plan);
+  for (TensorShare& t : out)
+    if (others.count(t.name)) t.ranges.clear();
+  return out;
 }
 
 template <class Wanted>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/plan/plan.hpp"
+#include "core/trace/model.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 
 namespace eng {
@@ -11,6 +12,8 @@ namespace eng {
 bool is_saved(const Tensor& tensor);
 // The tensors of a checkpoint.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
+// The part of a checkpoint that this rank writes: not what it holds of another stage's block.
+std::vector<TensorShare> written_tensors(const Plan& plan, const Model& model);
 std::vector<TensorShare> parameters(const Plan& plan);
 // Parameters of the reference model, if it has any of its own.
 std::vector<TensorShare> reference_parameters(const Plan& plan);

@@ -42,6 +42,11 @@ std::string purpose(const Plan& plan, const Segment& segment, size_t at) {
     return "tensor sums, " + Label{phase}.text();
   if (plan.ranks.context > 1 && plan.calls[action.call].attrs.i("group") == plan.ranks.context_group())
     return "context exchange, " + Label{phase}.text();
+  if (is(plan.calls[action.call], ENG_OP_BROADCAST) && phase != Phase::losses)
+    return "pipeline, " + Label{phase}.text();
+  if (const Ranks& r = plan.ranks;
+      r.pipeline > 1 && phase == Phase::reduce && plan.calls[action.call].attrs.i("group") == r.pair(r.pipeline - 1))
+    return "gradients of two stages, sum";
   if (phase == Phase::reduce) return "gradients, sum";
   if (phase == Phase::publish) return "weights, publish";
   if (phase != Phase::gather) return Label{phase}.text();  // "norm", "losses"
@@ -60,6 +65,7 @@ uint64_t spread_elements(const Call& call) {
 
 uint64_t sent_bytes(const Call& call) {
   const auto m = static_cast<uint64_t>(call.attrs.i("members", 1));
+  if (is(call, ENG_OP_BROADCAST)) return spread_elements(call) * dtype_size(call.in[0].dtype);  // or received
   return (spread_elements(call) * dtype_size(call.in[0].dtype) * (m - 1) + m - 1) / m;
 }
 

@@ -154,14 +154,14 @@ void share_threads(Config& config, const std::string& mine, const std::vector<st
 
 uint32_t ranks_per_sample(const Config& config) {
   const Section& parallel = config.section("parallel");
-  return static_cast<uint32_t>(parallel.integer("tensor") * parallel.integer("context"));
+  return static_cast<uint32_t>(parallel.integer("tensor") * parallel.integer("context") * parallel.integer("pipeline"));
 }
 
 uint32_t data_ranks(const Config& config, uint32_t ranks) {
   const Section& parallel = config.section("parallel");
   const uint32_t same = ranks_per_sample(config);
   std::string keys;
-  for (const char* key : {"tensor", "context"})
+  for (const char* key : {"tensor", "context", "pipeline"})
     if (const int64_t n = parallel.integer(key); n > 1)
       keys += fmt::format("{}parallel.{} = {}", keys.empty() ? "" : " x ", key, n);
   if (ranks % same)
@@ -173,7 +173,7 @@ uint32_t data_ranks(const Config& config, uint32_t ranks) {
 Ranks divided_ranks(const Config& config, const World& world) {
   data_ranks(config, world.size);
   const auto number = [&](const char* key) { return static_cast<uint32_t>(config.section("parallel").integer(key)); };
-  return Ranks(world, number("tensor"), number("context"));
+  return Ranks(world, number("tensor"), number("context"), number("pipeline"));
 }
 
 void share_batch(Config& config, uint32_t ranks) {

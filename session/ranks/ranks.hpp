@@ -49,7 +49,7 @@ int64_t threads_of(const std::string& mine, const std::vector<std::string>& all)
 // Sets [device] threads, if it is 0, to that share.
 void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all);
 
-// The ranks that read the same samples: [parallel] tensor x context.
+// The ranks that read the same samples: [parallel] tensor x context x pipeline.
 uint32_t ranks_per_sample(const Config& config);
 // The number of such sets of ranks. Throws CommonError(Exit::usage) if they do not divide the ranks.
 uint32_t data_ranks(const Config& config, uint32_t ranks);

@@ -2,6 +2,7 @@
 #include "session/report/context.hpp"
 
 #include "session/model/context_parallel.hpp"
+#include "session/model/pipeline.hpp"
 #include "session/model/recompute.hpp"
 #include "session/model/reference.hpp"
 #include "session/model/tensor_parallel.hpp"
@@ -30,13 +31,14 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.machine = machine_of(config.section("comm"), setup.target, setup.storage);
   c.step_at_peak = seconds_at_peak(setup.model, setup.target) * static_cast<double>(train.integer("micro_batch")) *
                    static_cast<double>(train.integer("accumulate") * train.integer("sequence_length"));
-  c.step_at_peak /= setup.plan.ranks.same_rows();
+  c.step_at_peak /= setup.plan.ranks.same_rows() * setup.plan.ranks.pipeline;
   c.weights = weight_bytes(setup.plan, setup.precision);
   c.host_update = setup.host_update;
   c.kept = kept(setup.model);
   c.transforms = transform_lines(setup.model);
   c.parallel = parallel_line(setup.model, setup.plan.ranks);
   c.context = context_line(setup.model, setup.plan.ranks);
+  c.pipeline = pipeline_line(setup.model, setup.plan.ranks, setup.plan.accumulate);
   c.heads = padded_heads(setup.model);
   c.reference = reference_line(setup.model, config);
   for (const Tensor& t : setup.plan.tensors)

@@ -129,7 +129,8 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
                                    {"for communication", t.exposed},
                                    {"for copies", t.copies},
                                    {"for storage", t.storage},
-                                   {"on the host", t.host}})
+                                   {"on the host", t.host},
+                                   {"for other stages", t.bubble}})
     if (time > 0) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", seconds(time), what);
   if (c.step_at_peak > 0) parts += fmt::format("; mfu {:.1f} %", 100 * c.step_at_peak / t.step);
   std::string out =
@@ -199,6 +200,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   for (const std::string& text : c.transforms) out += fmt::format("\n  transform         {}", text);
   if (!c.parallel.empty()) out += fmt::format("\n  parallel          {}", c.parallel);
   if (!c.context.empty()) out += fmt::format("\n  context           {}", c.context);
+  if (!c.pipeline.empty()) out += fmt::format("\n  pipeline          {}", c.pipeline);
   for (const PaddedHead& head : c.heads)
     out += fmt::format("\n  head              {} has {} rows in memory for {} ids: {} zeros, {} with its weight",
                        head.parameter, head.in_memory, head.rows, head.zeros, size(head.bytes));
@@ -326,6 +328,9 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
   if (!c.reference.empty()) out["reference"] = c.reference;
   if (!c.transforms.empty()) out["transforms"] = c.transforms;
   if (!c.parallel.empty()) out["parallel"] = Json::ordered({{"tensor", plan.ranks.tensor}, {"text", c.parallel}});
+  if (!c.pipeline.empty())
+    out["pipeline"] =
+        Json::ordered({{"stages", plan.ranks.pipeline}, {"stage", plan.ranks.stage()}, {"text", c.pipeline}});
   if (!c.context.empty()) out["context"] = Json::ordered({{"ranks", plan.ranks.context}, {"text", c.context}});
   for (const PaddedHead& head : c.heads)
     out["padded_heads"].push_back(Json::ordered({{"parameter", head.parameter},
@@ -354,6 +359,10 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                            {"early", u->early},
                                            {"undo_bytes", u->undo},
                                            {"device_share", u->device_share}});
+  if (plan.ranks.pipeline > 1) out["bubble_seconds"] = known(timed(plan, c.machine), times.bubble);
+  for (const StagePlan& s : c.stages)
+    out["stages"].push_back(
+        Json::ordered({{"first", s.first}, {"last", s.last}, {"arena_bytes", s.arena}, {"peak_bytes", s.peak}}));
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);
   return out.dump(2) + "\n";

@@ -9,6 +9,7 @@
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
 #include "session/planning/peak.hpp"
+#include "session/planning/stages.hpp"
 #include "session/planning/traffic.hpp"
 
 namespace eng {
@@ -29,6 +30,8 @@ struct ReportContext : Beside {
   Kept kept;                                 // activations, by [recompute]
   std::vector<std::string> transforms = {};  // what each did
   std::string parallel = {}, context = {};   // what ranks divide of layers, and of sequences
+  std::string pipeline = {};                 // the stage of this rank
+  std::vector<StagePlan> stages = {};        // of the pipeline, if they were planned
   std::vector<PaddedHead> heads = {};        // with rows of zeros in memory
   std::string reference = {};                // the frozen second model; "": none
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks; 0: none is saved

@@ -87,9 +87,11 @@ Trainer::Sums Trainer::together(Sums mine) const {
   std::copy(mine.losses.begin(), mine.losses.end(), sent.sums);
   Sums out{0, 0, 0, std::vector<double>(mine.losses.size(), 0.0)};
   const std::vector<Evaluated> all = exchange_records(exchange_, sent, "the sums of an evaluation");
-  for (size_t r = 0; r < all.size(); r += setup_.plan.ranks.tensor) {  // those between have the same sums
+  const Ranks& ranks = setup_.plan.ranks;
+  // The last stage has the sums; ranks of a tensor group have the same.
+  for (size_t r = all.size() - ranks.stage_size(); r < all.size(); r += ranks.tensor) {
     const Evaluated& one = all[r];
-    if (r % setup_.plan.ranks.same_rows() == 0)
+    if (r % ranks.same_rows() == 0)
       out.tokens += one.tokens, out.sequences += one.sequences, out.divisor += one.divisor;
     for (size_t t = 0; t < out.losses.size(); ++t) out.losses[t] += one.sums[t];
   }

@@ -145,7 +145,8 @@ void Trainer::gather(const TensorSpec& spec, uint64_t first, uint64_t n, char* t
   constexpr uint64_t tile = uint64_t{1} << 20;  // bytes that ranks exchange at a time
   const Tensor& t = setup_.plan.tensors[spec.id];
   const Read read = reader();
-  if (single_rank() || (!t.part && t.cut.count == 1)) return read(spec, first, n, to);
+  const bool whole = !t.part && t.cut.count == 1 && setup_.plan.ranks.pipeline == 1;
+  if (single_rank() || whole) return read(spec, first, n, to);
   const uint64_t size = dtype_size(t.desc.dtype);
   struct Head {
     uint64_t first, count;
@@ -416,9 +417,8 @@ void Trainer::save_into(const std::filesystem::path& checkpoints) {
 
 RunPoint Trainer::point(const std::string& config_hash, const std::map<std::string, std::string>& facts) const {
   RunPoint point;
-  point.extra = facts, point.step = step_, point.updates = updates_;
-  point.tokens = tokens_, point.loss_scale = loss_scale_;
-  point.data["train"] = samples_;
+  point.extra = facts, point.step = step_, point.updates = updates_, point.tokens = tokens_;
+  point.loss_scale = loss_scale_, point.data["train"] = samples_;
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
@@ -429,12 +429,12 @@ RunPoint Trainer::point(const std::string& config_hash, const std::map<std::stri
 }
 
 void Trainer::begin_save(const std::string& config_hash, const std::map<std::string, std::string>& facts) {
-  saver_->begin(point(config_hash, facts), saved_tensors(setup_.plan), reader(), staging());
+  saver_->begin(point(config_hash, facts), written_tensors(setup_.plan, setup_.model), reader(), staging());
 }
 
 std::string Trainer::copy(MemoryCopies& copies, const std::string& config_hash,
                           const std::map<std::string, std::string>& facts) {
-  return copies.take(point(config_hash, facts), saved_tensors(setup_.plan), reader(), staging());
+  return copies.take(point(config_hash, facts), written_tensors(setup_.plan, setup_.model), reader(), staging());
 }
 
 std::optional<Saved> Trainer::end_save(bool wait) {

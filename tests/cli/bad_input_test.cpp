@@ -73,7 +73,7 @@ TEST_CASE("unknown names", "[cli]") {
   Scratch scratch;
   scratch.config();
   refused(scratch, {"run", "config.toml", "optimizer.plugin=adamv"}, 2,
-          {"did you mean `adamw`?", "available: `adamw`, `adamw8bit`, `muon`, `sgd`",
+          {"did you mean `adamw`?", "available: `adamw`, `adamw8bit`, `muon`, `normuon`, `sgd`",
            "no plugin provides eng.optimizer/1 'adamv' in ", "`engine plugins ls --why`"});
   refused(scratch, {"run", "config.toml", "model.preset=8b"}, 2, {"8b", "tiny"});
   refused(scratch, {"run", "config.toml", "model.num_attention_heads=5"}, 2, {"hidden_size", "num_attention_heads"});

@@ -33,21 +33,11 @@ uint32_t divisor(Random& random, uint32_t n) {
 }
 
 Composition compose(Random& random) {
-  static const char* models[] = {"llama",
-                                 "llama-tied",
-                                 "llama-heads",
-                                 "qwen2",
-                                 "qwen3",
-                                 "gemma3",
-                                 "mistral",
-                                 "opt",
-                                 "opt-still",
-                                 "mamba",
-                                 "mamba2",
-                                 "hybrid",
-                                 "moe",
-                                 "plugin = 'olmo2'\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\n"
-                                 "num_attention_heads = 4\nnum_key_value_heads = 2\n"};
+  static const char* const olmo2 =
+      "plugin = 'olmo2'\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
+      "num_key_value_heads = 2\n";
+  static const char* models[] = {"llama", "llama-tied", "llama-heads", "qwen2",  "qwen3",  "gemma3", "mistral",
+                                 "opt",   "opt-still",  "mamba",       "mamba2", "hybrid", "moe",    olmo2};
   Composition out;
   Group& g = out.group;
   g.model = models[below(random, 14)];

@@ -178,7 +178,8 @@ TEST_CASE("dropout of divided sequences with paths, degrees and strategies", "[.
   near_undivided(group);
   all_equal(group, {draws[0], draws[3], draws[5]});
   group = divided("llama-heads", 2, 4);
-  group.tensor = 2, group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ndropout = 0.3\n";
+  group.tensor = 2,
+  group.transforms = "[[transforms]]\nplugin = 'lora'\nrank = 4\ndropout = 0.3\ntargets = ['all-linear']\n";
   near_undivided(group);
 }
 

@@ -88,10 +88,11 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
   text += d.zero;
-  const uint32_t data = g.world / g.tensor;
+  const uint32_t data = g.world / g.tensor / g.pipeline;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", data % 2 ? data : 2);
-  if (g.same_rows() > 1)
-    text += fmt::format("[parallel]\ntensor = {}\ncontext = {}\nsequence = {}\n", g.tensor, g.context, g.sequence);
+  if (g.same_rows() * g.pipeline > 1)
+    text += fmt::format("[parallel]\ntensor = {}\ncontext = {}\nsequence = {}\npipeline = {}\ncuts = [{}]\n", g.tensor,
+                        g.context, g.sequence, g.pipeline, g.cuts);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   text += g.transforms;
@@ -154,9 +155,10 @@ void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::ve
 
 std::string describe(const Group& g) {
   return fmt::format("{} on {} ranks{}, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world,
-                     g.same_rows() > 1 ? fmt::format(" (tensor {}{}, context {})", g.tensor,
-                                                     g.sequence ? " with positions" : "", g.context)
-                                       : "",
+                     g.same_rows() * g.pipeline > 1
+                         ? fmt::format(" (tensor {}{}, context {}, pipeline {})", g.tensor,
+                                       g.sequence ? " with positions" : "", g.context, g.pipeline)
+                         : "",
                      g.precision, g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
                      g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
          (g.packed ? "; packed" : "") + (g.transforms.empty() ? "" : "; " + g.transforms);
@@ -250,7 +252,8 @@ static bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 Result train(const Group& g, const Planned& planned, const Schedule& schedule, const Fault& fault) {
   Result result;
   Fleet fleet(planned.plans, reference(), fault, &registry());
-  const uint32_t world = g.world, data_world = world / g.tensor, same = g.same_rows(), samplers = world / same;
+  const uint32_t world = g.world, stage = world / g.pipeline, data_world = stage / g.tensor, same = g.same_rows(),
+                 samplers = stage / same;
   Schedule now = schedule;
   const auto run = [&](const char* program) {
     now.seed = now.seed * 6364136223846793005u + 1442695040888963407u;
@@ -260,14 +263,15 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
   for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
   for (uint32_t r = 0; r < world; ++r) {
     int64_t counters[ENG_C_COUNT] = {};
-    if (samplers > 1) counters[ENG_C_RANK] = r / same, counters[ENG_C_WORLD] = samplers;
+    if (samplers > 1) counters[ENG_C_RANK] = r % stage / same, counters[ENG_C_WORLD] = samplers;
     fleet.upload(r, planned.plans[r].counters, counters);
     std::vector<float> table;
     for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
     fleet.upload(r, planned.plans[r].table, table.data());
   }
   Random data(1234), borders(99), drains(schedule.seed);  // the same batches for every plan of a group
-  std::vector<float> losses, norms, scales, neighbours;
+  std::vector<float> losses, norms, scales;
+  std::vector<std::vector<float>> of_stage(stage);  // the losses of each rank of the first one
   for (int step = 0; step < g.steps; ++step) {
     const size_t n = static_cast<size_t>(g.accumulate * rows * g.length);
     std::vector<std::vector<int32_t>> tokens(samplers), labels(samplers), segments(samplers), positions(samplers);
@@ -286,7 +290,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       }
     for (uint32_t r = 0; r < world; ++r) {
       const float inputs[8] = {1.0f / valid};
-      const uint32_t d = r / same;  // its number among those with rows of their own
+      const uint32_t d = r % stage / same;  // its number among those with rows of their own
       fleet.upload(r, planned.plans[r].field("tokens"), tokens[d].data());
       fleet.upload(r, planned.plans[r].field("labels"), labels[d].data());
       if (g.packed) {
@@ -315,17 +319,18 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       const eng::Plan& plan = planned.plans[r];
       const std::vector<float> mine = fleet.download<float>(r, plan.losses);
       const std::vector<float> scalars = fleet.download<float>(r, planned.plans[r].scalars);
-      if (r % g.tensor) {  // it must have what its neighbour has
+      const uint32_t leader = r % stage / g.tensor * g.tensor;
+      if (r != leader) {  // it must have what that one has
         std::vector<float> same;
         add_losses(plan, mine, same);
-        const bool equal = same_bits({scalars[ENG_S_NORM]}, {norms.back()}) && same_bits(same, neighbours);
+        const bool equal = same_bits({scalars[ENG_S_NORM]}, {norms.back()}) && same_bits(same, of_stage[leader]);
         if (!equal && result.complaint.empty())
-          result.complaint = fmt::format("step {}: rank {} has another loss or norm than rank {}", step, r, r - 1);
+          result.complaint = fmt::format("step {}: rank {} has another loss or norm than rank {}", step, r, leader);
         continue;
       }
-      neighbours.clear();
-      add_losses(plan, mine, neighbours);
-      losses.insert(losses.end(), neighbours.begin(), neighbours.end());
+      of_stage[r].clear();
+      add_losses(plan, mine, of_stage[r]);
+      losses.insert(losses.end(), of_stage[r].begin(), of_stage[r].end());
       const std::vector<float> everybodys = data_world > 1 ? fleet.download<float>(r, plan.all_losses) : mine;
       if (r == 0 && !plan.observed.empty()) result.observed = eng::observed(plan, 0, everybodys.data());
       norms.push_back(scalars[ENG_S_NORM]), scales.push_back(scalars[ENG_S_LOSS_SCALE]);

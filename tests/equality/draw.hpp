@@ -32,9 +32,10 @@ struct Group {
   std::map<int, Overflow> overflows = {};  // by step, from 0
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, hybrid, moe
   std::string transforms = {};             // [[transforms]]
-  uint32_t tensor = 1, context = 1;        // [parallel]: their product divides `world`
-  bool sequence = false;                   // [parallel], with tensor
-  int64_t length = 6;                      // tokens of a sequence
+  uint32_t tensor = 1, context = 1, pipeline = 1;  // [parallel]: their product divides `world`
+  std::string cuts = {};                           // of stages: names, quoted
+  bool sequence = false;                           // [parallel], with tensor
+  int64_t length = 6;                              // tokens of a sequence
   uint32_t same_rows() const { return tensor * context; }
 };
 

@@ -401,8 +401,8 @@ static eng_status run(void* self, eng_job_host* h, eng_error* error) {
   return w.status;
 }
 
-static const eng_job table = {sizeof(eng_job), 0,    create,     destroy, describe_job, states,
-                              values,          emit, host_bytes, run,     site,         observe};
+static const eng_job table = {sizeof(eng_job), 0,   create, destroy, describe_job, states, values, emit,
+                              host_bytes,      run, site,   observe, NULL};
 
 static const char* describe(void) {
   return eng_description;

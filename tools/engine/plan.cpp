@@ -249,10 +249,12 @@ Exit plan(const Common& common, PlanFlags flags) {
   if (parts.count()) count_part(setup, {parts.largest(), parts.count()});
   print_notes(setup);
   ReportContext context = report_context(setup, config);
+  if (!flags.dump) context.stages = plan_stages(config, *registry, setup, context.machine);
   if (flags.json || flags.dump)
     write_out(flags.json ? plan_json(setup.plan, context) : plan_dump(setup.plan));
   else
-    put_out((parts.count() ? parts_text(parts) : "") + plan_text(setup.plan, context));
+    put_out((parts.count() ? parts_text(parts) : "") + plan_text(setup.plan, context) +
+            stages_text(context.stages, setup.plan.accumulate, timed(setup.plan, context.machine)));
   if (!flags.json && !flags.dump) {
     if (!epochs.empty()) print_out("  epochs            {}\n", epochs);
     put_out(preset_note(*registry, config.section("model"), setup.plan.parameters));

@@ -78,6 +78,8 @@ void check_keys(const Request& request, const Candidate& file) {
       for (const Option& option : section.options)
         if (kind && section.name == kind->section) known.push_back(option.key);
   }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   if (!any) {
     std::vector<std::string> all;
     for (const Provided& one : file.description.provides) all.push_back(one.kind + " " + one.name);

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages of ranks ([parallel] pipeline): against one rank, over resumes with other numbers of stages, in memory, and
+// when a rank dies.
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "../sanitized.hpp"
+#include "training.hpp"
+
+namespace pipeline_test {
+
+using namespace cli;
+
+namespace {
+
+const std::string rest =
+    "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
+    "[train]\nmicro_batch = 2\naccumulate = 3\nsequence_length = 32\neval_every = 3\n"
+    "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
+const std::string llama =
+    "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 3\n"
+    "num_attention_heads = 4\nnum_key_value_heads = 2\n";
+const std::string opt =
+    "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 3\n"
+    "num_attention_heads = 4\nmax_position_embeddings = 64\ndropout = 0.1\n";
+const std::string mamba =
+    "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 3\nstate_size = 4\n"
+    "time_step_rank = 4\n";
+
+Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
+  args.insert(args.begin(), "run");
+  if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
+  Result result = engine(scratch, args, {300, 0});
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  return result;
+}
+
+// Each step takes the same six sequences.
+void train(const Scratch& scratch, const std::string& name, const std::string& target, uint32_t ranks, uint32_t stages,
+           int steps, Args more = {}) {
+  more.insert(more.begin(),
+              {target, "parallel.pipeline=" + std::to_string(stages), "train.steps=" + std::to_string(steps),
+               "train.micro_batch=" + std::to_string(2 * stages / ranks), "zero.bucket=64KiB"});
+  if (target.ends_with(".toml")) more.insert(more.end(), {"--out", name});
+  ran(scratch, more, ranks);
+}
+
+void near(const fs::path& run, const fs::path& whole, const char* what) {
+  const std::vector<double> mine = column(run, what), theirs = column(whole, what);
+  REQUIRE(mine.size() == theirs.size());
+  for (size_t k = 0; k < mine.size(); ++k) {
+    INFO(what << " " << k);
+    CHECK(std::abs(mine[k] / theirs[k] - 1) < 1e-5);
+  }
+}
+// The losses of all evaluations.
+std::vector<double> evaluated(const fs::path& run) {
+  const std::string text = read(run / "metrics.jsonl"), key = "\"eval_loss\":";
+  std::vector<double> out;
+  for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1))
+    out.push_back(std::atof(text.c_str() + at + key.size()));
+  return out;
+}
+bool same_weights(const Scratch& scratch, const std::string& a, const std::string& b) {
+  return engine(scratch, {"ckpt", "diff", a, b}).exit == 0;
+}
+
+}  // namespace
+
+TEST_CASE("stages train as one rank does", "[ranks][.slow]") {
+  for (const std::string& model : {llama, opt, mamba}) {
+    Scratch scratch;
+    scratch.config();
+    scratch.write("config.toml", model + rest);
+    INFO(model);
+    const bool tied = model != llama;  // mamba's head is its embedding, too
+    train(scratch, "whole", "config.toml", 1, 1, 6);
+    for (const uint32_t stages : {2u, 4u}) {
+      const std::string name = "stages-" + std::to_string(stages);
+      train(scratch, name, "config.toml", stages, stages, 6);
+      CHECK(same_weights(scratch, name, "whole") == !tied);
+      for (const char* what : {"loss", "grad_norm"}) near(scratch / name, scratch / "whole", what);
+      if (tied) continue;
+      CHECK(column(scratch / name, "loss") == column(scratch / "whole", "loss"));
+      CHECK(evaluated(scratch / name) == evaluated(scratch / "whole"));
+      CHECK(evaluated(scratch / name).size() >= 2);
+    }
+    // Data ranks in each stage, and parts of their states.
+    train(scratch, "data", "config.toml", 4, 2, 6);
+    train(scratch, "again", "config.toml", 4, 2, 6, {"zero.plugin=zero1", "recompute.policy=full"});
+    CHECK(same_weights(scratch, "again", "data"));
+  }
+}
+
+TEST_CASE("a checkpoint of stages goes on with any number of them", "[ranks][.slow]") {
+  for (const std::string& model : {llama, opt}) {
+    Scratch scratch;
+    scratch.config();
+    scratch.write("config.toml", model + rest);
+    train(scratch, "whole", "config.toml", 1, 1, 6);
+    train(scratch, "first", "config.toml", 2, 2, 3);
+    struct Case {
+      uint32_t ranks, stages;
+      const char* zero;
+    };
+    for (const Case& c : {Case{1, 1, "none"}, {2, 2, "none"}, {4, 4, "none"}, {4, 2, "zero2"}}) {
+      const std::string name = std::to_string(c.ranks) + "-" + std::to_string(c.stages);
+      INFO(name);
+      fs::copy(scratch / "first", scratch / name, fs::copy_options::recursive);
+      train(scratch, name, name, c.ranks, c.stages, 6, {std::string("zero.plugin=") + c.zero});
+      near(scratch / name, scratch / "whole", "loss");
+      CHECK(engine(scratch, {"ckpt", "verify", name}).exit == 0);
+      if (model == llama && c.ranks == c.stages) CHECK(same_weights(scratch, name, "whole"));
+    }
+    // One process evaluates and generates.
+    CHECK(engine(scratch, {"eval", "4-4"}).exit == 0);
+    const Result text = engine(scratch, {"generate", "4-4", "a", "--tokens", "4"});
+    INFO(text.err);
+    CHECK(text.exit == 0);
+    REQUIRE(engine(scratch, {"ckpt", "export", "4-4", "--to", "hf"}).exit == 0);
+  }
+}
+
+#ifndef SANITIZED  // a sanitizer's own memory is in no plan
+TEST_CASE("a stage takes the planned memory", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("config.toml",
+                "[model]\nplugin = 'llama'\npreset = 'tiny'\n[data]\npaths = ['text.txt']\nvalidation = 0.1\n[train]\n"
+                "steps = 3\nmicro_batch = 2\naccumulate = 4\nsequence_length = 512\neval_batches = 2\n[checkpoint]\n"
+                "every = 1\n");
+  std::vector<double> off;
+  double limit = 0;
+  for (int run = 0; run < 3; ++run) {
+    const std::string name = "run-" + std::to_string(run);
+    ran(scratch, {"config.toml", "--out", name, "parallel.pipeline=2"}, 2);
+    const std::string all = read(scratch / name / "metrics.jsonl");
+    const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
+    const std::string plan = read(scratch / name / "plan.txt");
+    const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
+    CHECK(metrics.at("device_peak_bytes").get<double>() == planned("    total     "));
+    limit = std::max(planned("  process peak") / 100, 1048576.0);
+    off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+  }
+  std::sort(off.begin(), off.end());
+  CAPTURE(off);
+  CHECK(std::abs(off[1]) < limit);
+}
+#endif
+
+TEST_CASE("a stage that is killed ends the run", "[ranks][.slow]") {
+  Training training({"parallel.pipeline=2"});
+  REQUIRE(training.child->wait_for("saved step-"));
+  const auto begin = Clock::now();
+  kill(pid_of(training.run, 1), SIGKILL);
+  const Result result = training.child->wait();
+  INFO(result.err);
+  CHECK(seconds_since(begin) < 10 * patience);
+  CHECK(result.exit == 8);
+  CHECK(has(result.err, "was killed by signal 9 (SIGKILL)"));
+  CHECK(processes(training.run.string()).empty());
+  training.goes_on();
+}
+
+TEST_CASE("ranks that stages do not divide are refused before they start", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("config.toml", llama + rest);
+  const Result uneven = engine(scratch, {"run", "config.toml", "--out", "no", "--ranks", "3", "parallel.pipeline=2"});
+  CHECK(uneven.exit == 2);
+  CHECK(has(uneven.err, "parallel.pipeline = 2 does not divide 3 ranks"));
+  CHECK_FALSE(fs::exists(scratch / "no" / "metrics.jsonl"));
+}
+
+}  // namespace pipeline_test
