@@ -29,7 +29,7 @@ constexpr int64_t most_threads = 1024;
 // Measured as the peak resident set of `engine run` less those, for some hundred random models of 1 to 96 layers. Pages
 // of mapped training text count into the resident set too, but the system takes them back whenever memory is short, so
 // they are not part of it.
-constexpr uint64_t overhead = 19'440'000;
+constexpr uint64_t overhead = 19'240'000;
 
 std::string device_name() {
   return "device cpu";
