@@ -48,7 +48,9 @@ typedef struct eng_model {
   eng_status (*declare)(void *self, eng_build *, eng_error *);
   /* Traces one template. `params` are in the order given to `block`. `in` are the outputs of the block before. Writes
    * the ids of the block's outputs into out[0..cap), and their number, at least 1, into n_out. An id of `in` may be an
-   * output again. All ids are valid in this call only. Called once per distinct template.
+   * output again. All ids are valid in this call only. Called once per distinct template. An input can be f32 where the
+   * parameters have 16 bits: the policy chooses the type of the residual stream (ENG_ROLE_STREAM in engine/policy.h).
+   * The sums and norms of engine/ops.h take such inputs, and a norm gives the type of its weight.
    *   Call: [plan & declared]  since 1.0 */
   eng_status (*trace)(void *self, eng_build *, uint32_t tmpl, const eng_id *params, uint32_t n_params, const eng_id *in,
                       uint32_t n_in, eng_id *out, uint32_t cap, uint32_t *n_out, eng_error *);
