@@ -48,6 +48,14 @@ def rows_of(ranks):
     if ranks >= 4 and ranks % 4 == 0:
         rows.append(("tensor x context", "llama", ("zero.plugin=zero2", "parallel.tensor=2", "parallel.context=2"),
                      "one rank", ROUNDING))
+    if ranks % 2 == 0:
+        stage = ("zero.plugin=zero2", "parallel.pipeline=2")
+        rows += [("sequence", "llama", ("zero.plugin=zero2", "parallel.tensor=2", "parallel.sequence=true"), "one rank", ROUNDING),
+                 ("pipeline", "llama", stage, "one rank", "bits" if ranks == 2 else ROUNDING),
+                 ("pipeline recompute", "llama", (*stage, "recompute.policy=full", "offload.optimizer=host"), "pipeline", "bits")]
+    if ranks % 4 == 0:
+        for way in ("tensor", "context"):
+            rows.append((f"pipeline x {way}", "llama", (*stage, f"parallel.{way}=2"), "one rank", ROUNDING))
     rows += [("experts one", "mixtral", (), None, 0),
              ("experts", "mixtral", ("zero.plugin=zero3",), "experts one", ROUNDING)]
     if ranks % 2 == 0:

@@ -8,43 +8,11 @@
 #include <fstream>
 #include <map>
 
-#include "../cli/harness.hpp"
+#include "analysis.hpp"
 
 namespace curvature_command {
 
-using namespace cli;
-
-namespace {
-
-const Args small = {"job.probes=4",        "job.windows=4",     "job.held_windows=4",
-                    "job.train_windows=4", "job.noise_seeds=2", "job.noise=[0.0, 0.01]"};
-
-Args words(const std::string& target, const std::string& out, const Args& more = {}) {
-  Args all = {"analyse", target};
-  if (target != out) {  // else it is resumed
-    all.insert(all.end(), {"--out", out});
-    all.insert(all.end(), small.begin(), small.end());
-  }
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-// The measured values: without times, memory and how they were computed.
-Json measured(const fs::path& analysis) {
-  Json r = Json::parse(read(analysis / "results.json"));
-  for (const char* of_the_run : {"timestamp", "memory", "engine", "device"}) r.erase(of_the_run);
-  return r;
-}
-Json analysed(const Scratch& scratch, const std::string& out, const Args& more = {},
-              const std::string& target = "config.toml") {
-  const Result done = engine(scratch, words(target, out, more));
-  INFO(done.err);
-  REQUIRE(done.exit == 0);
-  CHECK(state(scratch / out).at("status") == "done");
-  return measured(scratch / out);
-}
-
-}  // namespace
+using namespace curvature_analysis;
 
 TEST_CASE("an analysis of a run has its files, and every number is finite", "[curvature][.slow]") {
   Scratch scratch;

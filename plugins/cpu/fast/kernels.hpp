@@ -19,9 +19,8 @@ CPU_KERNEL_FAMILY(cross_entropy)  // cross_entropy, cross_entropy_grad
 CPU_KERNEL_FAMILY(norm)
 CPU_KERNEL_FAMILY(layer_norm)
 CPU_KERNEL_FAMILY(rope)
-CPU_KERNEL_FAMILY(gated)
 CPU_KERNEL_FAMILY(sequence)    // rope_step, attention_step, attention_window_step
-CPU_KERNEL_FAMILY(activation)  // activation, activation_grad, scale
+CPU_KERNEL_FAMILY(activation)  // activation, gated, their gradients, scale
 CPU_KERNEL_FAMILY(dropout)
 CPU_KERNEL_FAMILY(embedding)
 CPU_KERNEL_FAMILY(optimizer)

@@ -69,7 +69,6 @@ eng_status start(const eng_host* host, eng_error*) {
     add(cpu::dropout_kernels, cpu::dropout_kernel_count);
     add(cpu::rope_kernels, cpu::rope_kernel_count);
     add(cpu::sequence_kernels, cpu::sequence_kernel_count);
-    add(cpu::gated_kernels, cpu::gated_kernel_count);
     add(cpu::embedding_kernels, cpu::embedding_kernel_count);
     add(cpu::optimizer_kernels, cpu::optimizer_kernel_count);
     add(cpu::step_kernels, cpu::step_kernel_count);
