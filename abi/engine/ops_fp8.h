@@ -15,6 +15,13 @@
  * most half of the smallest number becomes 0. An x[i] that is not finite is NaN in e4m3, and stays as it is
  * in e5m2; n does not depend on it.
  *
+ * Delayed scaling. A linear map may have a state, f32 (3, 2 + H), with a row for x, for w and for dy:
+ *   column 0     the scale, 2^n; 0 if there is none yet
+ *   column 1     the largest finite |value| in the step so far
+ *   column 2 ..  those of the last H steps, the latest first; 0 before there was one
+ * Where the scale of a tensor's row is not 0, Q(x) takes it in place of its own n, and a finite value that is then too
+ * large for the format becomes the format's largest value. Where it is 0, scaling is current.
+ *
  * In f64, in which nothing is trained, Q(x) is x: so central differences show what the gradients below are.
  */
 #ifndef ENGINE_OPS_FP8_H_
@@ -31,14 +38,28 @@ extern "C" {
 
 /* y = Q(x) Q(w)^T + bias, both in e4m3. The gradient takes Q for the identity (straight through):
  *   dx = Q(dy) Q(w), dw = Q(dy)^T Q(x), with dy in `gradients` and x and w in e4m3; dbias = the sums of dy.
- * A running sequence gets eng.linear/1 of the same inputs: its positions do not depend on each other.
- * in: x (..., K), w (N, K), [bias (N)]; out: y (..., N). attrs: [gradients i: ENG_FP8_*, by default
+ * A running sequence gets eng.linear/1 of x, w and bias: its positions do not depend on each other. With a state, the
+ * backward writes the largest |value| of dy, of x if dw is computed, and of w if dx is.
+ * in: x (..., K), w (N, K), [bias (N)], [state]; out: y (..., N). attrs: [gradients i: ENG_FP8_*, by default
  * ENG_FP8_E5M2], [margin i: 0]. */
 #define ENG_OP_FP8_LINEAR "eng.fp8.linear/1"
 /* c = [acc +] op(Q(a)) op(Q(b)), op and acc as in eng.matmul/1. Where f has 16 bits, c and acc may be f32.
- * in: a, b, [acc]; out: c. attrs: ta i, tb i, a i and b i (the formats, ENG_FP8_*), [margin i: 0]. Only gradients emit
- * it. */
+ * in: a, b, [acc], [state]; out: c. attrs: ta i, tb i, a i and b i (the formats, ENG_FP8_*), [margin i: 0]; with a state,
+ * a_row i and b_row i: the rows of a and b. Only gradients emit it. */
 #define ENG_OP_FP8_MATMUL "eng.fp8.matmul/1"
+
+/* Column 1 of the row of each tensor becomes the largest of what it is and of the tensor's finite |values|.
+ * in: state, [x], [w], [dy], each of any shape and floating type; out: state, in place. Only gradients emit it. */
+#define ENG_OP_FP8_LARGEST "eng.fp8.largest/1"
+/* Column 1 of every row, in order, of M states behind each other, f32 (M * 3 * (2 + H)).
+ * in: states; out: f32 (M * 3). attrs: history i = H. */
+#define ENG_OP_FP8_COLLECT "eng.fp8.collect/1"
+/* The end of a step, for every row of M states: columns 2 .. move on by one, and the last is dropped; column 2 becomes the
+ * largest value of the step: column 1, or where `all` is there, the largest of what R ranks have of it. Column 1 becomes 0.
+ * With `recent` = 0 the largest of columns 2 .. decides about the scale, else column 2 alone. The scale becomes 2^n, n =
+ * eng_fp8_exponent of that value and the row's format, which is e4m3 for x and w; or 0 if the value is 0.
+ * in: states, [all f32 (R * M * 3)]; out: states, in place. attrs: history i = H, recent i, gradients i, margin i. */
+#define ENG_OP_FP8_ROLL "eng.fp8.roll/1"
 
 /* n of a tensor: the largest one with which `largest` times 2^n is in the format, less `margin`, within -120 .. 100. 0
  * if `largest` is 0. `largest` is finite and not negative.  since 1.0 */

@@ -6,7 +6,7 @@
  * every block: op, inputs, attributes and parameters. For each call the transform may emit other ops that give the same
  * outputs, and declare parameters of its own for them. It may also change the flags of parameters, for example freeze
  * them. From then on its ops and parameters are those of the model: they are differentiated, recomputed, distributed,
- * offloaded and stored like all others.
+ * offloaded and stored like all others. A transform may keep tensors of its own from step to step, which its ops read.
  *
  * Several transforms work in the order of the configuration. Each sees what those before it left. Blocks that still
  * have equal ops and shapes afterwards share one template, as before.
@@ -17,14 +17,14 @@
 #ifndef ENGINE_TRANSFORM_H_
 #define ENGINE_TRANSFORM_H_
 
-#include "build.h"
+#include "policy.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define ENG_TRANSFORM_KIND "eng.transform/1"
-#define ENG_TRANSFORM_DRAFT "eng.transform/1-draft1" /* for the description: see engine/plugin.h */
+#define ENG_TRANSFORM_DRAFT "eng.transform/1-draft2" /* for the description: see engine/plugin.h */
 
 /* A parameter of the model. The host gives a list of these, so the struct never grows.
  *   Owner: host.  Valid: during the call.  since 1.0 */
@@ -55,6 +55,9 @@ typedef struct eng_transform_call {
   uint32_t n_out;
   uint32_t n_attrs;
   uint32_t n_params;
+  const eng_id *states; /* of this call: in the order of eng_transform.states. In a call of that there are none */
+  uint32_t n_states;
+  uint32_t reserved;
 } eng_transform_call;
 
 typedef struct eng_transform {
@@ -82,6 +85,23 @@ typedef struct eng_transform {
    * ENG_PARAM_NOT_EXPORTED, no others. Called once for each parameter, before `apply`. Optional: NULL if flags stay.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*flags)(void *self, const eng_transform_param *, uint32_t *io, eng_error *);
+  /* Writes the states of a call that `apply` will replace, up to `cap`, and their number; none of a call that stays.
+   * A state is an f32 tensor that belongs to this call of this block: the same on every rank, zero before the first
+   * step of a run, kept from step to step and in checkpoints, as "transform.NAME.STATE". Names are unique among those
+   * of the transform. Blocks that share a template have states of their own.
+   * Any op of the block may read a state. Only an op of the backward that has a `must` pair for it may write it, as the
+   * last one that reads it: evaluations change no state, and a forward may run more than once. What micro-batches and
+   * ranks write differs, until `update` makes it equal. Called before `apply`. Optional: NULL if there are none.
+   *   Call: [plan & created]  since 1.0 */
+  eng_status (*states)(void *self, const eng_transform_call *, eng_policy_state *out, uint32_t cap, uint32_t *n,
+                       eng_error *);
+  /* Emits ops that run once per update, after the global norm is known and before the first parameter is updated, also
+   * where an update is skipped (ENG_S_OK). update->states has one id: all states of the transform behind each other, f32
+   * (n), in the order of blocks, then of calls. The ops may write it. They must write the same on all ranks, of which
+   * `world` tells the number, and group 1 of collectives means all of these. A rank of a pipeline has only written the
+   * states of its own blocks. Optional: NULL if nothing is done once per update. Not called without states.
+   *   Call: [plan & created]  since 1.0 */
+  eng_status (*update)(void *self, eng_build *, const eng_policy_update *update, eng_error *);
 } eng_transform;
 
 #ifdef __cplusplus

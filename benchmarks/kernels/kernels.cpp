@@ -151,6 +151,9 @@ int main(int argc, char** argv) {
         bench.row((name + " forward in bf16").c_str(), flops, ENG_OP_LINEAR, {x16, w16, Tensor()}, {y16});
         bench.row((name + " forward of bf16 in fp8").c_str(), flops, ENG_OP_FP8_LINEAR, {x16, w16, Tensor()}, {y16},
                   {{"gradients", ENG_FP8_E5M2, 0}, {"margin", 0, 0}});
+        const Tensor state({3, 18});
+        bench.row((name + " largest values of bf16").c_str(), 2.0 * double(n) * double(in), ENG_OP_FP8_LARGEST,
+                  {state, x16, Tensor(), Tensor()}, {state});
         bench.row((name + " dX").c_str(), flops, ENG_OP_MATMUL, {y, w}, {x}, plain);
         bench.row((name + " dX in bf16").c_str(), flops, ENG_OP_MATMUL, {y16, w16}, {x16}, plain);
         bench.row((name + " dW").c_str(), flops, ENG_OP_MATMUL, {y, x}, {w}, turned);

@@ -17,7 +17,7 @@ struct MicroBatch {
   // Tables of views. Only *weights changes during emission: before_pass makes it right for the next pass.
   const std::vector<View>* weights = nullptr;                        // per parameter of the model
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants
-  const std::vector<std::vector<View>>* states = nullptr;            // block -> its states; in generation
+  const std::vector<std::vector<View>>* states = nullptr;            // block -> its states
   // Output.
   uint32_t offloaded = 0;  // the arena of a tier for activations between forward and backward; 0: they stay
   View output;  // receives the output of the last block in `forward`; absent: a new transient does. Absent for a

@@ -117,7 +117,7 @@ class EmittingBuilder final : public Builder {
   // Adds a view that the plugin may read, and write if `writable`. Returns its id; 0 for an absent view.
   Id add(const View& view, bool writable = false);
   eng_desc shape(Id value) override { return view(value).desc; }
-  World world() override { return ranks_.data_world(); }
+  World world() override { return everyone == 1 ? ranks_.world : ranks_.data_world(); }
   Id slice(Id value, uint64_t first, uint64_t count) override;
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
 

@@ -15,14 +15,20 @@ class OwnTensors {
   void refresh() { run_hooks(&eng_axis::update, Phase::update, false); }
   // The states of a policy, added to a builder that emits for it.
   std::vector<eng_id> add(EmittingBuilder& builder, const Policy& policy, bool writable) const;
+  std::vector<std::vector<View>> of_blocks;  // the states of transforms
 
  private:
   static void check_names(const Model& model, const Rules& rules, const std::vector<std::string>& more);
   void run_hooks(decltype(eng_axis::update) eng_axis::*hook, Phase phase, bool at_begin);
 
+  struct Own {
+    Policy policy;  // or a transform
+    std::vector<View> states;
+    Id everyone;  // the group of ranks that it calls `data_group`
+  };
   Plan& plan_;
   Emitter& emit_;
-  std::vector<std::pair<const Policy*, std::vector<View>>> own_;  // of every policy that moves something
+  std::vector<Own> own_;
 };
 
 }  // namespace eng

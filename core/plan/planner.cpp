@@ -33,6 +33,7 @@ class Planner {
         hooks_(request, plan_, emit_) {
     if (r_.overlap && r_.ranks.world.size > 1) emit_.between_ranks = Queue::comm;
     observing_.start(homes_, exchange_);
+    states_of_ = own_.of_blocks;
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const size_t u = homes_.unit_of(p);
       weights_.push_back(homes_.leased(u) ? View{} : homes_.parameter(homes_.weight[u].view, p, true));
@@ -154,6 +155,7 @@ class Planner {
     batch.offloaded = homes_.place(ENG_ROLE_ACT, 0);
     batch.weights = &weights_;
     batch.constants = &exchange_.constants;
+    batch.states = &states_of_;
   }
 
   // The values of a micro-batch into a row of the results.
@@ -341,7 +343,7 @@ class Planner {
     batch.fields.resize(exchange_.fields.size());
     const auto n = static_cast<uint64_t>(model_.micro_batch * positions);
     for (size_t f = 0; f < exchange_.fields.size(); ++f) {
-      if (f == 1 || (f > 1 && !states_of_.empty())) continue;
+      if (f == 1 || (f > 1 && plan_.next_logits.buffer)) continue;
       batch.fields[f] =
           reshape(exchange_.fields[f], make_desc(model_.fields[f].dtype, {model_.micro_batch, positions}));
       exchange_.copy_in(slice(plan_.fields[f].view, 0, n), slice(exchange_.fields[f], 0, n));
@@ -366,7 +368,7 @@ class Planner {
     emit_.begin_whole(name);
     emit_.label(Phase::begin);
     MicroBatch batch = first_values(model.sequence_length);
-    if (!states_of_.empty()) exchange_.copy_in(plan_.host_counters, plan_.counters);
+    if (plan_.next_logits.buffer) exchange_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
     // The activations of a plan that computes logits alone.
     if (r_.logits && !r_.evaluate)
@@ -387,12 +389,12 @@ class Planner {
     plan_.next_logits = logits.host;
     emit_.begin_whole("reset");
     emit_.label(Phase::reset);
-    for (const Block& block : next.blocks) {
-      states_of_.emplace_back();
-      for (const eng_desc& desc : next.templates.at(block.tmpl).states) {
-        states_of_.back().push_back(emit_.persistent(
-            fmt::format("state {} of {}", states_of_.back().size(), block.name), Line::cache, desc, true));
-        emit_.zero(states_of_.back().back());
+    for (size_t b = 0; b < next.blocks.size(); ++b) {
+      const std::vector<eng_desc>& all = next.templates.at(next.blocks[b].tmpl).states;
+      for (size_t k = states_of_[b].size(); k < all.size(); ++k) {
+        const std::string name = fmt::format("state {} of {}", k, next.blocks[b].name);
+        states_of_[b].push_back(emit_.persistent(name, Line::cache, all[k], true));
+        emit_.zero(states_of_[b].back());
       }
     }
     emit_forward("decode", next, logits.device);
@@ -415,7 +417,7 @@ class Planner {
   Hooks hooks_;
   std::vector<View> weights_;                 // per parameter, as compute reads it; absent while none is leased
   std::vector<View> local_;                   // per unit: local_grad
-  std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
+  std::vector<std::vector<View>> states_of_;  // per block: those of transforms, then of a running sequence
 };
 
 }  // namespace

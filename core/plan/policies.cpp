@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <span>
 
 #include "core/base/text.hpp"
 #include "core/plan/request.hpp"
@@ -78,27 +76,10 @@ Observer make_observer(const std::string& name, const eng_observer& table, const
   return {name, table, make_object(table, section, "[[observers]] " + name)};
 }
 
-std::vector<Policy::State> Policy::states() const {
-  if (!table.states) return {};
-  eng_policy_state list[16] = {};
-  uint32_t n = 0;
-  call_plugin(Exit::environment, who(), table.states, self.get(), list, uint32_t{std::size(list)}, &n);
-  const auto wrong = [&](const std::string& what) { return Error(Exit::environment, who() + " " + what); };
-  if (n > std::size(list)) throw wrong(fmt::format("has {} states of its own; the limit is {}", n, std::size(list)));
-  std::vector<State> out;
-  for (const eng_policy_state& s : std::span(list, n)) {
-    const std::string own = s.name ? s.name : "";
-    try {
-      check_name("the name of a state", own);
-    } catch (const std::exception& e) {
-      throw wrong(std::string("gives states of its own: ") + e.what());
-    }
-    if (const std::string bad = wrong_with(s.shape); !bad.empty()) throw fault("{}, state {}: {}", who(), own, bad);
-    if (std::any_of(out.begin(), out.end(), [&](const State& o) { return o.name == own; }))
-      throw wrong("gives two states the name " + own);
-    out.push_back({own, s.shape});
-  }
-  return out;
+std::vector<OwnState> Policy::states() const {
+  return own_states(who(), [&](auto... list) {
+    if (table.states) call_plugin(Exit::environment, who(), table.states, self.get(), list...);
+  });
 }
 
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {

@@ -17,12 +17,7 @@ struct Policy {
   eng_axis table{};
   std::shared_ptr<void> self;
   std::string who() const { return kind + " " + name; }
-  // A tensor of its own, the same on every rank.
-  struct State {
-    std::string name;
-    eng_desc desc{};
-  };
-  std::vector<State> states() const;  // asks `states`, checks names and shapes
+  std::vector<OwnState> states() const;  // the same on every rank
 };
 
 struct Precision : Policy {
@@ -71,7 +66,7 @@ struct Job {
   std::shared_ptr<void> self;
   eng_job_info info{};
   Optimizer asked;
-  std::vector<Policy::State> values;  // tensors of its own
+  std::vector<OwnState> values;  // tensors of its own
   std::string value_name(size_t v) const { return asked.kind + "." + name + "." + values[v].name; }
 };
 

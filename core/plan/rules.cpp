@@ -68,12 +68,7 @@ void Rules::ask_states(const Optimizer& optimizer) {
   given_.assign(list, list + n);
   std::set<std::string> names{"parameter", "gradient", "policy"};
   for (const eng_state_rule& s : given_) {
-    const std::string name = s.name ? s.name : "";
-    try {
-      check_name("the name of a state", name);
-    } catch (const std::exception& e) {
-      wrong(optimizer, std::string("gives states: ") + e.what());
-    }
+    const std::string name = state_name(optimizer.who(), s.name);
     if (!names.insert(name).second)
       wrong(optimizer, "gives a state the name " + name + ", which another state or the engine uses");
     if (s.dtype < ENG_F32 || s.dtype > ENG_U8)

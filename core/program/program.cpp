@@ -10,7 +10,6 @@
 #include "core/base/error.hpp"
 #include "core/memory/layout.hpp"
 #include "core/plan/planner.hpp"
-#include "core/rewrite/freeze.hpp"
 #include "core/verify/verify.hpp"
 
 namespace eng {
@@ -19,7 +18,9 @@ namespace {
 
 // Gives every block a template with a backward. Blocks traced as one template share it if the same of their parameters
 // are frozen and all or none of them need the gradient of their input.
-void derive(Model& model, bool freezing) {
+void derive(Model& model) {
+  const bool freezing =
+      std::any_of(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.frozen; });
   const std::map<uint32_t, Template> traced = std::exchange(model.templates, {});
   uint32_t next = traced.rbegin()->first + 1;
   std::map<std::tuple<uint32_t, std::vector<char>, bool>, uint32_t> made;
@@ -47,14 +48,13 @@ void derive(Model& model, bool freezing) {
 }  // namespace
 
 Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
-                  int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze, bool runs,
-                  const Offered& offered, const std::vector<Transform>& transforms, const Loss& loss,
-                  const std::function<void(Model&)>& last, int32_t stream) {
+                  int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered,
+                  const std::vector<Transform>& transforms, const Loss& loss, const std::function<void(Model&)>& last,
+                  int32_t stream) {
   Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered, loss, stream);
   for (const Transform& transform : transforms) rewrite(model, transform, {dtype, runs, offered, loss});
-  eng::freeze(model, freeze);
   if (last) last(model);
-  derive(model, freezes(model));
+  derive(model);
   const Template& head = model.templates.at(model.blocks.back().tmpl);
   if (head.outputs.size() != 1 || count(head.graph.value(head.outputs[0]).desc) != 1)
     throw Error(Exit::environment, "model " + name + ": the last block must output only the loss");

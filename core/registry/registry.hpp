@@ -25,23 +25,17 @@ namespace eng {
 
 // Bytes of a table that every plugin has; the pointers among them are not NULL. What follows is optional.
 template <class Table>
-constexpr uint32_t required_bytes = sizeof(Table);
-template <>
-inline constexpr uint32_t required_bytes<eng_comm> = offsetof(eng_comm, overhead_bytes);
-template <>
-inline constexpr uint32_t required_bytes<eng_data> = offsetof(eng_data, build);
-template <>
-inline constexpr uint32_t required_bytes<eng_device> = offsetof(eng_device, queue_create);
-template <>
-inline constexpr uint32_t required_bytes<eng_job> = offsetof(eng_job, site);
-template <>
-inline constexpr uint32_t required_bytes<eng_observer> = offsetof(eng_observer, after_step);
-template <>
-inline constexpr uint32_t required_bytes<eng_axis> = offsetof(eng_axis, states);
-template <>
-inline constexpr uint32_t required_bytes<eng_transform> = offsetof(eng_transform, flags);
-template <>
-inline constexpr uint32_t required_bytes<eng_tier> = offsetof(eng_tier, host_bytes);
+constexpr uint32_t required_bytes = [] {
+  if constexpr (std::is_same_v<Table, eng_comm>) return offsetof(eng_comm, overhead_bytes);
+  if constexpr (std::is_same_v<Table, eng_data>) return offsetof(eng_data, build);
+  if constexpr (std::is_same_v<Table, eng_device>) return offsetof(eng_device, queue_create);
+  if constexpr (std::is_same_v<Table, eng_job>) return offsetof(eng_job, site);
+  if constexpr (std::is_same_v<Table, eng_observer>) return offsetof(eng_observer, after_step);
+  if constexpr (std::is_same_v<Table, eng_axis>) return offsetof(eng_axis, states);
+  if constexpr (std::is_same_v<Table, eng_transform>) return offsetof(eng_transform, flags);
+  if constexpr (std::is_same_v<Table, eng_tier>) return offsetof(eng_tier, host_bytes);
+  return sizeof(Table);
+}();
 
 // True if a file with this eng_plugin.draft_id can be used. The last draft before the freeze has the tables of 1.0.
 constexpr bool speaks(std::string_view draft_id) {

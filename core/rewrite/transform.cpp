@@ -71,11 +71,7 @@ class Rewriting final : public Tracing {
     block_.outputs = mapped(from_.outputs);
     for (const Term& t : from_.terms) {
       const Id value = mapped({t.value})[0];
-      const auto makes = [&](const Node& node) {
-        return node.op->id == std::string(ENG_OP_CROSS_ENTROPY) && node.out[0] == value;
-      };
-      const auto& nodes = block_.graph.nodes;
-      block_.terms.push_back({t.name, t.weight, value, 0, std::any_of(nodes.begin(), nodes.end(), makes), t.per});
+      block_.terms.push_back({t.name, t.weight, value, 0, is_cross_entropy(block_.graph, value), t.per});
     }
     return replaced;
   }
@@ -137,20 +133,27 @@ class Rewriting final : public Tracing {
     for (Id o : node.out) descs.push_back(from_.graph.value(o).desc);
     const std::vector<eng_attr> attrs = lend(node.attrs);
     const auto number = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
-    const eng_transform_call call = {sizeof(call),  n,
-                                     node.op->id,   name().c_str(),
-                                     number_,       number(model_.blocks),
-                                     in.data(),     descs.data(),
-                                     attrs.data(),  params.data(),
-                                     number(in),    number(descs),
-                                     number(attrs), number(params)};
+    eng_transform_call call{};
+    call.struct_size = sizeof call, call.number = n, call.op = node.op->id, call.name = name().c_str();
+    call.block = number_, call.blocks = number(model_.blocks), call.in = in.data(), call.out = descs.data();
+    call.attrs = attrs.data(), call.params = params.data(), call.n_in = number(in), call.n_out = number(descs);
+    call.n_attrs = number(attrs), call.n_params = number(params);
     std::vector<Id> out(node.out.size(), 0);
     const size_t before = block_.graph.size();
     const std::string where = fmt::format("{}, block {}, {}", who(), name(), node.op->id);
-    Sink sink;
-    const eng_status result = transform_.table.apply(transform_.self.get(), this, &call, out.data(), sink.get());
-    check(where);
-    sink.check(result, Exit::usage, where);
+    std::vector<OwnState>& kept = model_.blocks[number_].states;
+    std::vector<OwnState> states = own_states(where, [&](auto... list) {
+      if (const auto ask = transform_.table.states)
+        call_plugin(Exit::usage, where, ask, transform_.self.get(), &call, list...);
+    });
+    std::vector<Id> ids;
+    for (OwnState& s : states) {
+      if (s.desc.dtype != ENG_F32) throw fault("{}: its state {} must be f32", where, s.name);
+      s.by = model_.transformed.size();
+      ids.push_back(block_.graph.add({SymbolKind::state, s.desc, static_cast<uint32_t>(kept.size() + ids.size())}));
+    }
+    call.states = ids.data(), call.n_states = number(ids);
+    Builder::call(where, Exit::usage, transform_.table.apply, transform_.self.get(), this, &call, out.data());
     const bool replaced = std::any_of(out.begin(), out.end(), [](Id id) { return id != 0; });
     if (!replaced && block_.graph.size() != before)
       throw Error(Exit::environment, where + ": it declared or emitted something, and replaced nothing");
@@ -161,6 +164,7 @@ class Rewriting final : public Tracing {
                     known ? describe(shape(out[k])) : "no value", describe(descs[k]));
     }
     for (size_t t : targets) used[t] = std::max<char>(used[t], replaced ? 2 : 1);
+    kept.insert(kept.end(), states.begin(), states.end());
     return replaced ? out : std::vector<Id>{};
   }
 
@@ -201,7 +205,7 @@ Transform make_transform(const std::string& name, const eng_transform& table, co
 }
 
 void rewrite(Model& model, const Transform& transform, const TraceFor& how) {
-  Transformed done{transform.name};
+  Transformed done{transform.name, 0, 0, 0, 0, 0, transform.table.update, transform.self};
   if (transform.table.flags) change_flags(transform, model, done);
   Parameters parameters(model);
   const size_t before = model.params.size();

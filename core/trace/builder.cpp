@@ -50,9 +50,8 @@ eng_status get_shape(eng_build* b, eng_id value, eng_desc* out, eng_error* sink)
 }
 
 eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
+  return given(b, out, sink, [&](Builder& builder) {
     there(p, "the parameter");
-    there(out, "out");
     check_size("eng_param", p->struct_size, sizeof(*p));
     Parameter parameter{p->name ? p->name : "", {}, p->flags & ~of_reference, p->init_op ? p->init_op : "", {}};
     check_name("the name of a parameter", parameter.name);
@@ -63,7 +62,7 @@ eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* s
     std::copy(dims.begin(), dims.end(), parameter.desc.dims);
     if (const std::string wrong = wrong_with(parameter.desc); !wrong.empty())
       throw fault("parameter {} {}", parameter.name, wrong);
-    *out = builder.param(std::move(parameter));
+    return builder.param(std::move(parameter));
   });
 }
 
@@ -83,14 +82,13 @@ eng_status get_offers(eng_build* b, const char* name, int32_t* out, eng_error* s
 }
 
 eng_status add_constant(eng_build* b, const eng_desc* desc, const void* data, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
+  return given(b, out, sink, [&](Builder& builder) {
     there(desc, "the description of a constant");
     there(data, "its data");
-    there(out, "out");
     if (const std::string wrong = wrong_with(*desc); !wrong.empty())
       throw Error(Exit::environment, "a constant " + wrong);
     if (desc->dtype != ENG_F32 && desc->dtype != ENG_I32) throw fault("constants are f32 or i32");
-    *out = builder.constant(*desc, data);
+    return builder.constant(*desc, data);
   });
 }
 
@@ -123,11 +121,10 @@ eng_status add_group(eng_build* b, const uint32_t* ranks, uint32_t n, eng_id* ou
 }
 
 eng_status add_part(eng_build* b, const eng_part* part, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) {
+  return given(b, out, sink, [&](Builder& builder) {
     there(part, "the part");
-    there(out, "out");
     check_size("eng_part", part->struct_size, sizeof(*part));
-    *out = builder.part(*part);
+    return builder.part(*part);
   });
 }
 

@@ -80,6 +80,14 @@ class Builder : public eng_build {
   Builder& operator=(const Builder&) = delete;
   // Throws the first error that a call reported, prefixed with `where`.
   void check(const std::string& where) const;
+  // Calls a function of a plugin that gets this builder. Throws that error, or Error(exit) with what it answers.
+  template <class F, class... Args>
+  void call(const std::string& where, Exit exit, F function, Args... args) const {
+    Sink sink;
+    const eng_status status = function(args..., sink.get());
+    check(where);
+    sink.check(status, exit, where);
+  }
 
   virtual eng_desc shape(Id value) = 0;
   virtual Id param(Parameter) { refuse("declaring a parameter"); }

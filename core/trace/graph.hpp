@@ -20,7 +20,7 @@ enum class SymbolKind : uint8_t {
   constant,  // `index` into the template's constants
   scalars,   // the step's f32[32]
   seed,      // gradient of the block's output `index`, from the next block
-  state,     // `index` into the template's states
+  state,     // `index` into the states of the block, then of the template
   counters,  // the step's i64[8]
 };
 
@@ -80,7 +80,8 @@ struct Template {
   std::vector<Term> terms;  // of the last block; none: its output is the loss
   // Values whose gradients are sums over a group of ranks: eng.group_sum/1 with these attributes.
   std::map<Id, Attrs> summed;
-  std::vector<eng_desc> states;  // for generating: what each block keeps from step to step
+  std::vector<eng_desc>
+      states;  // for generating: all that each block keeps from step to step, those of transforms first
 
   // Set by derive_backward. Training runs nodes [0, forward) as the forward and [forward, end) as the backward; `skip`
   // marks forward nodes that the backward computes instead (fused loss).

@@ -36,29 +36,21 @@ class Declaring final : public Builder {
   Parameters parameters_;
 };
 
-// Owns the model plugin's object.
+// A model plugin and its object.
 struct Instance {
   const eng_model& table;
-  void* self = nullptr;
-  bool made = false;
-  ~Instance() {
-    if (made) table.destroy(self);
-  }
-  eng_model_info create(const std::string& name, const Section& section) {
-    eng_model_info info{};
+  const std::shared_ptr<void> self;
+  eng_model_info info{};
+  Instance(const std::string& name, const eng_model& model, const Section& section)
+      : table(model), self(make_object(model, section, "[model] " + name)) {
     info.struct_size = sizeof(info);
-    Options options(section);
-    Sink refused, sink;
-    refused.check(table.create(options.get(), &self, refused.get()), Exit::usage, "[model] " + name);
-    made = true;
-    sink.check(table.describe(self, &info, sink.get()), Exit::environment, "model " + name);
+    call_plugin(Exit::environment, "model " + name, table.describe, self.get(), &info);
     if (info.vocabulary < 1 || info.vocabulary > INT32_MAX || info.layers < 0 || info.attention_width < 0 ||
         info.max_length < 0)
       throw fault(
           "model {} describes itself with vocabulary {}, layers {}, "
           "attention_width {}, max_length {}: at least one is out of range",
           name, info.vocabulary, info.layers, info.attention_width, info.max_length);
-    return info;
   }
 };
 
@@ -75,13 +67,10 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   Tracing tracing(model, t, how, last);
   Id out[8] = {};
   uint32_t n_out = 0;
-  Sink sink;
-  eng_status status =
-      plugin.table.trace(plugin.self, &tracing, block.tmpl, t.params.data(), static_cast<uint32_t>(t.params.size()),
-                         t.inputs.data(), static_cast<uint32_t>(t.inputs.size()), out, 8, &n_out, sink.get());
-  std::string where = fmt::format("model {}, block {}", model.plugin, block.name);
-  tracing.check(where);
-  sink.check(status, Exit::usage, where);
+  const std::string where = fmt::format("model {}, block {}", model.plugin, block.name);
+  tracing.call(where, Exit::usage, plugin.table.trace, plugin.self.get(), &tracing, block.tmpl, t.params.data(),
+               static_cast<uint32_t>(t.params.size()), t.inputs.data(), static_cast<uint32_t>(t.inputs.size()), out, 8u,
+               &n_out);
   if (last && !tracing.asked_loss() && (!how.loss.name.empty() || how.loss.z_loss != 0))
     throw Error(Exit::usage, fmt::format("model {} has a loss of its own, which [loss] cannot change", model.plugin),
                 "remove [loss]");
@@ -93,10 +82,7 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
     const bool cast = widens && t.graph.value(out[k]).desc.dtype == how.dtype;
     t.outputs.push_back(cast ? eng_cast(&tracing, out[k], how.stream) : out[k]);
   }
-  for (Term& term : t.terms)
-    for (const Node& node : t.graph.nodes)
-      term.cross_entropy =
-          term.cross_entropy || (node.op->id == std::string(ENG_OP_CROSS_ENTROPY) && node.out[0] == term.value);
+  for (Term& term : t.terms) term.cross_entropy = is_cross_entropy(t.graph, term.value);
   const auto is_output = [&](const Term& term) { return term.value == t.outputs[0]; };
   if (!t.terms.empty() && std::none_of(t.terms.begin(), t.terms.end(), is_output))
     throw Error(Exit::environment, where + ": its output must be one of the terms that it names");
@@ -136,8 +122,32 @@ int64_t Model::parameter_count() const {
   return n;
 }
 
+std::string state_name(const std::string& who, const char* given) try {
+  const std::string name = given ? given : "";
+  return check_name("the name of a state", name), name;
+} catch (const std::exception& e) {
+  throw fault("{} gives states: {}", who, e.what());
+}
+
+std::vector<OwnState> own_states(const std::string& who, const AskStates& ask) {
+  eng_policy_state list[16] = {};
+  uint32_t n = 0;
+  ask(list, uint32_t{std::size(list)}, &n);
+  const auto wrong = [&](const std::string& what) { return Error(Exit::environment, who + " " + what); };
+  if (n > std::size(list)) throw wrong(fmt::format("has {} states of its own; the limit is {}", n, std::size(list)));
+  std::vector<OwnState> out;
+  for (const eng_policy_state& s : std::span(list, n)) {
+    const std::string own = state_name(who, s.name);
+    if (const std::string bad = wrong_with(s.shape); !bad.empty()) throw fault("{}, state {}: {}", who, own, bad);
+    if (std::any_of(out.begin(), out.end(), [&](const OwnState& o) { return o.name == own; }))
+      throw wrong("gives two states the name " + own);
+    out.push_back({own, s.shape});
+  }
+  return out;
+}
+
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& section) {
-  return Instance{table}.create(name, section);
+  return Instance(name, table, section).info;
 }
 
 Model trace_forward(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
@@ -148,13 +158,10 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
   model.micro_batch = micro_batch;
   model.sequence_length = sequence_length;
   model.sequences = loss.sequences ? loss.sequences : micro_batch;
-  Instance plugin{table};
-  model.info = plugin.create(name, section);
-  Sink sink;
+  const Instance plugin(name, table, section);
+  model.info = plugin.info;
   Declaring declaring(model);
-  eng_status status = table.declare(plugin.self, &declaring, sink.get());
-  declaring.check("model " + name);
-  sink.check(status, Exit::usage, "model " + name);
+  declaring.call("model " + name, Exit::usage, table.declare, plugin.self.get(), &declaring);
   if (model.blocks.empty()) throw Error(Exit::environment, "model " + name + " declares no blocks");
 
   std::vector<eng_desc> inputs;

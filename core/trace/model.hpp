@@ -6,14 +6,28 @@
 #include "core/trace/builder.hpp"
 #include "engine/loss.h"
 #include "engine/model.h"
+#include "engine/transform.h"
 
 namespace eng {
+
+// A tensor that a plugin has for itself, kept from step to step and in checkpoints.
+struct OwnState {
+  std::string name;
+  eng_desc desc{};
+  size_t by = 0;  // of a block: index into Model::transformed
+};
+// The name that a plugin gives to a state. Throws Error naming `who` if it is none.
+std::string state_name(const std::string& who, const char* given);
+// The states that a plugin lists in a call of `ask`. Throws Error naming `who` for a wrong list.
+using AskStates = std::function<void(eng_policy_state* list, uint32_t cap, uint32_t* n)>;
+std::vector<OwnState> own_states(const std::string& who, const AskStates& ask);
 
 struct Block {
   std::string name;
   uint32_t tmpl = 0;
   std::vector<uint32_t> params;  // indices into Model::params
   bool recomputed = false;  // training keeps nothing of it: its forward runs again before the next block's backward
+  std::vector<OwnState> states = {};  // of transforms: its symbols of SymbolKind::state
 };
 
 // A field of the batch: (B, T) values of one type (engine/data.h).
@@ -44,9 +58,11 @@ struct Loss {
 // The effect of a transform.
 struct Transformed {
   std::string name;
-  size_t calls = 0, blocks = 0;  // that it replaced, and in how many blocks
-  size_t parameters = 0;         // that it added
-  size_t frozen = 0, flags = 0;  // other parameters that it froze, or whose flags it changed
+  size_t calls = 0, blocks = 0;                      // that it replaced, and in how many blocks
+  size_t parameters = 0;                             // that it added
+  size_t frozen = 0, flags = 0;                      // other parameters that it froze, or whose flags it changed
+  decltype(eng_transform::update) update = nullptr;  // of the states of blocks
+  std::shared_ptr<void> self = {};
 };
 
 struct Model {

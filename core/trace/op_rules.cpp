@@ -266,10 +266,7 @@ std::vector<Id> expand(const eng_op& theirs, const std::string& where, Builder& 
   const auto list = lend(attrs);
   const eng_call call = make_call(given, out, list);
   std::vector<Id> made(out.size(), 0);
-  Sink sink;
-  const eng_status status = theirs.expand(&builder, &call, in.data(), made.data(), sink.get());
-  builder.check(where + ", expand");
-  sink.check(status, Exit::environment, where + ", expand");
+  builder.call(where + ", expand", Exit::environment, theirs.expand, &builder, &call, in.data(), made.data());
   return made;
 }
 

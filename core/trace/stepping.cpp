@@ -70,9 +70,11 @@ Template derive(const Model& model, const Block& block, const std::vector<eng_de
     if (v.kind == SymbolKind::param) v.desc.dims[0] = model.params[block.params[v.index]].desc.dims[0];  // its own rows
     // Logits of whole sequences have every field but the labels; a running sequence has only tokens.
     const bool given = v.kind == SymbolKind::batch && (use == Use::logits ? v.index != 1 : v.index == 0);
-    if (v.kind == SymbolKind::input || given || v.kind == SymbolKind::param || v.kind == SymbolKind::constant)
+    if (v.kind == SymbolKind::input || given || v.kind == SymbolKind::param || v.kind == SymbolKind::constant ||
+        v.kind == SymbolKind::state)
       state.of[id] = to.graph.add(v);
   }
+  for (const OwnState& own : block.states) to.states.push_back(own.desc);
   for (uint32_t n : nodes_with_logits(from)) {
     const Node& node = from.graph.nodes[n];
     Stepping stepping(state, node);
@@ -91,8 +93,8 @@ Template derive(const Model& model, const Block& block, const std::vector<eng_de
       return std::any_of(node.op->in_place.begin(), node.op->in_place.end(),
                          [&](const InPlace& p) { return p.must && p.in < node.in.size() && node.in[p.in] == id; });
     };
-    if (to.graph.value(id).kind == SymbolKind::state &&
-        std::none_of(to.graph.nodes.begin(), to.graph.nodes.end(), writes))
+    if (const Symbol& v = to.graph.value(id); v.kind == SymbolKind::state && v.index >= block.states.size() &&
+                                              std::none_of(to.graph.nodes.begin(), to.graph.nodes.end(), writes))
       throw fault("a step rule made a state that no op writes in place");
   }
   to.forward = to.graph.nodes.size();

@@ -27,6 +27,12 @@ uint32_t Parameters::add(Parameter p) {
   return static_cast<uint32_t>(model_.params.size() - 1);
 }
 
+bool is_cross_entropy(const Graph& graph, Id value) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return node.op->id == std::string(ENG_OP_CROSS_ENTROPY) && node.out[0] == value;
+  });
+}
+
 eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
   eng_desc desc = parameter.desc;
   if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
@@ -107,10 +113,7 @@ Id Tracing::loss(Id hidden, Id weight) {
     throw fault("the loss needs hidden states (B, T, H) and a weight (V, H), not {} and {}", describe(h), describe(w));
   const std::string where = "loss " + loss.name;
   Id out = 0;
-  Sink sink;
-  const eng_status result = loss.table.trace(loss.self.get(), this, hidden, weight, &out, sink.get());
-  check(where);
-  sink.check(result, Exit::usage, where);
+  call(where, Exit::usage, loss.table.trace, loss.self.get(), this, hidden, weight, &out);
   if (!out || out > block_.graph.size()) throw fault("{}: its output is no value of the block", where);
   return loss_ = block_.terms.empty() ? out : 0, out;
 }

@@ -24,6 +24,9 @@ class Parameters {
 // A parameter's desc in the dtype in which compute reads it.
 eng_desc as_computed(const Parameter& parameter, int32_t dtype);
 
+// True if eng.cross_entropy/1 makes the value.
+bool is_cross_entropy(const Graph& graph, Id value);
+
 // Every token id below the model's stated vocabulary must have a row in its tables. Limits the fields that index them.
 void check_tables(Model& model);
 

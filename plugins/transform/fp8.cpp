@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products in 8 bits (Micikevicius et al. 2022): linear maps of layers multiply inputs and weights in e4m3 forwards,
-// and gradients in e5m2 backwards. The scale of a tensor is that of its own largest value (current scaling).
+// and gradients in e5m2 backwards. The scale of a tensor is that of its own largest value (current scaling), or of
+// those that it had in the last steps, which are a state of each map (delayed scaling).
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "../common/model.hpp"
@@ -25,7 +27,9 @@ summary = 'linear maps of layers multiply values of 8 bits: e4m3 forwards, e5m2 
 devices = ['cpu', 'reference']
 
 [provides.options]
-recipe = { type = 'string', default = 'current', choices = ['current'], help = 'where scales come from. current: the largest value of the tensor itself' }
+recipe = { type = 'string', default = 'current', choices = ['current', 'delayed'], help = 'where scales come from. current: the largest value of the tensor itself; delayed: those of the last steps' }
+history = { type = 'int', default = 1024, min = 1, max = 65536, help = 'delayed: the steps whose largest values are kept' }
+amax = { type = 'string', default = 'max', choices = ['max', 'most_recent'], help = 'delayed: the value that decides, the largest of the history or that of the last step' }
 gradients = { type = 'string', default = 'e5m2', choices = ['e5m2', 'e4m3'], help = 'the format of gradients of outputs; inputs and weights are always e4m3' }
 margin = { type = 'int', default = 0, min = 0, max = 64, help = 'scales are divided by 2 to this power: room above the largest value' }
 exclude = { type = 'strings', default = [], help = 'patterns of maps that stay as they are' }
@@ -52,28 +56,64 @@ class Fp8 {
     const model::Reader read(options, error);
     gradients_ = read.text("gradients") == "e4m3" ? ENG_FP8_E4M3 : ENG_FP8_E5M2;
     margin_ = read.integer("margin");
+    delayed_ = read.text("recipe") == "delayed";
+    recent_ = read.text("amax") == "most_recent";
+    history_ = recent_ && !read.given("history") ? 1 : read.integer("history");
+    for (const char* key : {"history", "amax"})
+      if (!delayed_ && read.given(key)) model::invalid(std::string(key) + " has no effect with recipe = \"current\"");
     exclude_ = read.texts("exclude");
     const std::vector<std::string> targets = read.texts("targets");
     named_ = !targets.empty() && targets != std::vector<std::string>{"all-linear"};
   }
 
   void apply(eng_build* b, const eng_transform_call& call, eng_id* out) const {
-    const std::string op = call.op;
-    const bool relu = op == ENG_OP_LINEAR_RELU, linear = relu || op == ENG_OP_LINEAR;
-    if (!linear) need_unmapped(call);
-    const eng_transform_param* const weight = weight_of(call);
-    if (!weight || excluded(weight->name)) return;
-    const std::string why = refusal(call, *weight, linear);
-    if (named_ && !why.empty()) model::invalid(std::string(weight->name) + " " + why);
-    if (!why.empty() || (!named_ && (*weight->added_by || stays(weight->name)))) return;
-    const eng_id in[3] = {call.in[0], call.in[1], call.n_in > 2 ? call.in[2] : 0};
+    const eng_transform_param* const weight = replaced(call);
+    if (!weight) return;
+    const eng_id in[4] = {call.in[0], call.in[1], call.n_in > 2 ? call.in[2] : 0, call.n_states ? call.states[0] : 0};
     const eng_attr attrs[] = {{"gradients", gradients_, 0}, {"margin", margin_, 0}};
-    const eng_id y = eng_emit1(b, ENG_OP_FP8_LINEAR, in, call.n_in > 2 ? 3 : 2, attrs, 2);  // (..., rows)
-    out[0] = relu ? eng_activation(b, y, ENG_ACT_RELU) : y;
-    mapped_.insert(weight->name);
+    const eng_id y = eng_emit1(b, ENG_OP_FP8_LINEAR, in, in[3] ? 4 : call.n_in > 2 ? 3 : 2, attrs, 2);  // (..., rows)
+    out[0] = is(call, ENG_OP_LINEAR_RELU) ? eng_activation(b, y, ENG_ACT_RELU) : y;
+    ++mapped_[weight->name];
+  }
+
+  // That of delayed scaling.
+  void states(const eng_transform_call& call, eng_policy_state* out, uint32_t cap, uint32_t* n) const {
+    const eng_transform_param* const weight = delayed_ ? replaced(call) : nullptr;
+    if (weight && !cap) model::invalid("the host has no room for a state");
+    *n = weight ? 1 : 0;
+    if (!weight) return;
+    const auto before = mapped_.find(weight->name);
+    const std::string own = before == mapped_.end() ? "" : "." + std::to_string(before->second + 1);
+    out->name = names_.insert(weight->name + own).first->c_str();
+    out->shape = {ENG_F32, 2, {3, 2 + history_}};
+  }
+
+  void update(eng_build* b, const eng_policy_update& u) const {
+    const eng_attr attrs[] = {
+        {"history", history_, 0}, {"recent", recent_, 0}, {"gradients", gradients_, 0}, {"margin", margin_, 0}};
+    uint32_t rank = 0, ranks = 1;
+    b->api->world(b, &rank, &ranks, nullptr);
+    eng_id in[2] = {u.states[0], 0}, out = u.states[0];
+    if (ranks > 1) {
+      const eng_id mine = eng_emit1(b, ENG_OP_FP8_COLLECT, in, 1, attrs, 1);  // (rows)
+      const eng_attr group = {"group", 1, 0};
+      in[1] = eng_emit1(b, ENG_OP_ALL_GATHER, &mine, 1, &group, 1);
+    }
+    b->api->emit(b, ENG_OP_FP8_ROLL, in, ranks > 1 ? 2 : 1, &out, 1, attrs, 4, nullptr);
   }
 
  private:
+  static bool is(const eng_transform_call& call, const char* op) { return std::strcmp(call.op, op) == 0; }
+  // The weight of a call that is replaced, or null.
+  const eng_transform_param* replaced(const eng_transform_call& call) const {
+    const bool linear = is(call, ENG_OP_LINEAR) || is(call, ENG_OP_LINEAR_RELU);
+    if (!linear) need_unmapped(call);
+    const eng_transform_param* const weight = weight_of(call);
+    if (!weight || excluded(weight->name)) return nullptr;
+    const std::string why = refusal(call, *weight, linear);
+    if (named_ && !why.empty()) model::invalid(std::string(weight->name) + " " + why);
+    return !why.empty() || (!named_ && (*weight->added_by || stays(weight->name))) ? nullptr : weight;
+  }
   // The parameter that a linear map multiplies with. Of other ops, the targeted parameter, if targets name it.
   const eng_transform_param* weight_of(const eng_transform_call& call) const {
     const bool linear = std::strncmp(call.op, "eng.linear", 10) == 0;
@@ -108,10 +148,12 @@ class Fp8 {
     });
   }
 
-  int64_t gradients_ = ENG_FP8_E5M2, margin_ = 0;
+  int64_t gradients_ = ENG_FP8_E5M2, margin_ = 0, history_ = 1;
+  bool delayed_ = false, recent_ = false;
   bool named_ = false;  // targets name single maps
   std::vector<std::string> exclude_;
-  mutable std::set<std::string> mapped_;  // weights of maps that were replaced
+  mutable std::map<std::string, int> mapped_;  // weights of maps that were replaced, and by how many
+  mutable std::set<std::string> names_;        // of states
 };
 
 eng_status create(const eng_options* options, void** self, eng_error* error) {
@@ -129,12 +171,26 @@ eng_status apply(void* self, eng_build* b, const eng_transform_call* call, eng_i
   });
 }
 
+eng_status states(void* self, const eng_transform_call* call, eng_policy_state* out, uint32_t cap, uint32_t* n,
+                  eng_error* error) {
+  return common::guarded(error, [&] { static_cast<Fp8*>(self)->states(*call, out, cap, n); });
+}
+
+eng_status update(void* self, eng_build* b, const eng_policy_update* update, eng_error* error) {
+  return common::guarded(error, [&] {
+    static_cast<Fp8*>(self)->update(b, *update);
+    return b->api->status(b, error);
+  });
+}
+
 constexpr eng_transform table = {.struct_size = sizeof(eng_transform),
                                  .minor = 0,
                                  .create = create,
                                  .destroy = destroy,
                                  .apply = apply,
-                                 .flags = nullptr};
+                                 .flags = nullptr,
+                                 .states = states,
+                                 .update = update};
 
 const char* describe() {
   return eng_description;

@@ -29,13 +29,18 @@ void expect_format(const Call& c, const char* key) {
   expect(format == ENG_FP8_E4M3 || format == ENG_FP8_E5M2, "a format must be ENG_FP8_E4M3 or ENG_FP8_E5M2");
 }
 
+void expect_state(const Call& c, size_t k) {
+  expect(!c.has(k) || (c.in[k].dtype == ENG_F32 && c.in[k].ndim == 2 && c.in[k].dims[0] == 3 && c.in[k].dims[1] > 2),
+         "a state must be f32 (3, 2 + H)");
+}
+
 eng_desc linear(const Call& c) {
   const eng_desc &x = c.in[0], &w = c.in[1];
   expect(is_real(x) && x.ndim >= 1 && w.ndim == 2 && w.dtype == x.dtype && columns(x) == w.dims[1],
          "x (..., K) needs w (N, K) of its type");
   expect(!c.has(2) || (c.in[2].ndim == 1 && c.in[2].dims[0] == w.dims[0] && c.in[2].dtype == x.dtype),
          "bias must be (N), of the type of x");
-  expect_format(c, "gradients");
+  expect_format(c, "gradients"), expect_state(c, 3);
   return with_last(x, w.dims[0]);
 }
 
@@ -53,12 +58,40 @@ struct Sizes {
 eng_desc matmul(const Call& c) {
   expect(is_real(c.in[0]) && c.in[0].ndim >= 1 && c.in[1].ndim >= 1 && c.in[0].dtype == c.in[1].dtype,
          "a and b must have one type");
-  expect_format(c, "a"), expect_format(c, "b");
+  expect_format(c, "a"), expect_format(c, "b"), expect_state(c, 3);
   const Sizes s(c);
   eng_desc out = with_last(c.in[0], s.n);
   if (s.ta) out.ndim = 2, out.dims[0] = s.m, out.dims[1] = s.n;
   expect(!c.has(2) || elements(c.in[2]) == elements(out), "acc must have the shape of the product");
   return out;
+}
+
+eng_desc largest(const Call& c) {
+  expect_state(c, 0);
+  for (size_t k = 1; k < 4; ++k) expect(!c.has(k) || is_real(c.in[k]), "x, w and dy must be floating types");
+  return c.in[0];
+}
+
+// The rows of states behind each other.
+int64_t rows_of(const Call& c) {
+  const int64_t n = elements(c.in[0]), history = c.integer("history");
+  expect(history > 0 && c.in[0].dtype == ENG_F32 && n % (3 * (2 + history)) == 0,
+         "states must be f32 (M * 3 * (2 + H))");
+  return n / (2 + history);
+}
+
+eng_desc collect(const Call& c) {
+  eng_desc out = c.in[0];
+  out.ndim = 1, out.dims[0] = rows_of(c);
+  return out;
+}
+
+eng_desc roll(const Call& c) {
+  const int64_t n = rows_of(c);
+  expect(!c.has(1) || (c.in[1].dtype == ENG_F32 && elements(c.in[1]) % n == 0),
+         "what the ranks have must be f32 (R * M * 3)");
+  expect_format(c, "gradients");
+  return c.in[0];
 }
 
 template <eng_desc (*Shape)(const Call&)>
@@ -89,17 +122,22 @@ eng_status linear_gradient(eng_gradient* g, eng_error* error) {
   uint32_t n = 0;
   const eng_attr* const attrs = api.attrs(g, &n);
   const int64_t format = integer(attrs, n, "gradients", ENG_FP8_E5M2), margin = integer(attrs, n, "margin", 0);
-  const eng_id dy = api.d_out(g, 0);
-  const auto give_product = [&](uint32_t input, eng_id with, int64_t ta) {
-    const eng_id in[3] = {dy, with, api.take(g, input)};
-    const eng_attr own[5] = {
-        {"ta", ta, 0}, {"tb", 0, 0}, {"a", format, 0}, {"b", ENG_FP8_E4M3, 0}, {"margin", margin, 0}};
+  const eng_id dy = api.d_out(g, 0), state = api.in(g, 3);
+  const auto give_product = [&](uint32_t input, uint32_t with, int64_t ta) {
+    const eng_id in[4] = {dy, api.in(g, with), api.take(g, input), state};
+    const eng_attr own[7] = {{"ta", ta, 0},         {"tb", 0, 0},    {"a", format, 0},  {"b", ENG_FP8_E4M3, 0},
+                             {"margin", margin, 0}, {"a_row", 2, 0}, {"b_row", with, 0}};
     eng_id made = 0;
-    api.emit(g, ENG_OP_FP8_MATMUL, in, 3, &made, 1, own, 5, nullptr);
+    api.emit(g, ENG_OP_FP8_MATMUL, in, state ? 4 : 3, &made, 1, own, state ? 7 : 5, nullptr);
     api.give(g, input, made);
   };
-  if (api.wants(g, 1)) give_product(1, api.in(g, 0), 1);
-  if (api.wants(g, 0)) give_product(0, api.in(g, 1), 0);
+  if (api.wants(g, 1)) give_product(1, 0, 1);
+  if (api.wants(g, 0)) give_product(0, 1, 0);
+  if (state) {  // of what the products read
+    const eng_id in[4] = {state, api.wants(g, 1) ? api.in(g, 0) : 0, api.wants(g, 0) ? api.in(g, 1) : 0, dy};
+    eng_id made = 0;
+    api.emit(g, ENG_OP_FP8_LARGEST, in, 4, &made, 1, nullptr, 0, nullptr);
+  }
   if (api.in(g, 2) && api.wants(g, 2)) {
     const eng_id in[2] = {dy, api.take(g, 2)};
     eng_id made = 0;
@@ -119,25 +157,35 @@ eng_status linear_next(eng_stepping* s, eng_error* error) {
   return api.status(s, error);
 }
 
-constexpr eng_in_place matmul_places[] = {{0, 2, 1, 0}};
+constexpr eng_in_place matmul_places[] = {{0, 2, 1, 0}}, state_places[] = {{0, 0, 1, 0}};
 
 constexpr eng_op make_linear() {
   eng_op op{};
-  op.struct_size = sizeof op, op.id = ENG_OP_FP8_LINEAR, op.min_in = 2, op.max_in = 3, op.infer = infer<linear>;
+  op.struct_size = sizeof op, op.id = ENG_OP_FP8_LINEAR, op.min_in = 2, op.max_in = 4, op.infer = infer<linear>;
   op.flops = linear_flops, op.grad = linear_gradient, op.step = linear_next;
   return op;
 }
 constexpr eng_op make_matmul() {
   eng_op op{};
-  op.struct_size = sizeof op, op.id = ENG_OP_FP8_MATMUL, op.min_in = 2, op.max_in = 3, op.infer = infer<matmul>;
+  op.struct_size = sizeof op, op.id = ENG_OP_FP8_MATMUL, op.min_in = 2, op.max_in = 4, op.infer = infer<matmul>;
   op.flops = matmul_flops, op.in_place = matmul_places, op.n_in_place = 1, op.sums = 1U << 0;
   return op;
 }
-constexpr eng_op linear_op = make_linear(), matmul_op = make_matmul();
-const eng_op* const list[] = {&linear_op, &matmul_op};
+template <eng_desc (*Shape)(const Call&)>
+constexpr eng_op make_plain(const char* id, uint32_t most, bool in_place) {
+  eng_op op{};
+  op.struct_size = sizeof op, op.id = id, op.min_in = 1, op.max_in = most, op.infer = infer<Shape>;
+  if (in_place) op.in_place = state_places, op.n_in_place = 1;
+  return op;
+}
+constexpr eng_op linear_op = make_linear(), matmul_op = make_matmul(),
+                 largest_op = make_plain<largest>(ENG_OP_FP8_LARGEST, 4, true),
+                 collect_op = make_plain<collect>(ENG_OP_FP8_COLLECT, 1, false),
+                 roll_op = make_plain<roll>(ENG_OP_FP8_ROLL, 2, true);
+const eng_op* const list[] = {&linear_op, &matmul_op, &largest_op, &collect_op, &roll_op};
 
 }  // namespace
 
-const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 2, .ops = list};
+const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 5, .ops = list};
 
 }  // namespace fp8

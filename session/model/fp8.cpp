@@ -45,7 +45,8 @@ bool in_fp8(const Op& op) {
 std::string fp8_line(const Model& model) {
   OfMaps here, others;
   size_t maps = 0;
-  double all = 0, covered = 0;
+  int64_t history = 0;
+  double all = 0, covered = 0, kept = 0;  // kept: bytes of histories and scales
   const size_t first = model.reference_blocks, last = model.blocks.size() - 1;
   for (size_t b = first; b <= last; ++b) {
     const Template& t = model.templates.at(model.blocks[b].tmpl);
@@ -56,6 +57,10 @@ std::string fp8_line(const Model& model) {
       all += flops;
       const bool fp8 = in_fp8(*node.op);
       if (fp8) covered += flops, ++maps;
+      if (const Id state = fp8 && node.in.size() > 3 ? node.in[3] : 0) {
+        history = t.graph.value(state).desc.dims[1] - 2;
+        kept += static_cast<double>(bytes(t.graph.value(state).desc));
+      }
       if (!is_map(*node.op) || (!fp8 && (b == first || b == last))) continue;
       const Symbol& w = t.graph.value(node.in[1]);
       if (w.kind == SymbolKind::param)
@@ -66,6 +71,7 @@ std::string fp8_line(const Model& model) {
   std::string out = fmt::format("fp8 multiplies {} maps, {:.1f} % of the FLOPs of a forward: {}", maps,
                                 100 * covered / all, listed_maps(here));
   if (!others.empty()) out += "; as they are: " + listed_maps(others);
+  if (history) out += fmt::format("; histories of {} step{}: {}", history, history == 1 ? "" : "s", format_bytes(kept));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "session/model/context_parallel.hpp"
+#include "session/model/freeze.hpp"
 #include "session/model/heads.hpp"
 #include "session/model/sequence_parallel.hpp"
 #include "session/model/tensor_parallel.hpp"
@@ -37,8 +38,9 @@ Model trace(const Section& section, const eng_model& table, int64_t rows, int64_
   const std::string& name = section.string("plugin");
   try {
     return trace_model(
-        name, table, section, rows, length, precision.dtype(ENG_ROLE_ACT), freeze, runs, offered, transforms, loss,
+        name, table, section, rows, length, precision.dtype(ENG_ROLE_ACT), runs, offered, transforms, loss,
         [&](Model& model) {
+          eng::freeze(model, freeze);
           if (reference) add_reference(model, *reference);
           divide_vocabulary(model, ranks, target.host_memory(), notes);
           pad_heads(model, head_rows);

@@ -54,6 +54,44 @@ TEST_CASE("products in fp8 are planned, trained and resumed with the same bits",
     CHECK(has(good(scratch, {"plan", "fp8.toml", "--ranks", "2", degree}).out, maps));
 }
 
+TEST_CASE("histories of delayed scaling are planned, saved, resumed and only read by evaluations", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string config = read(scratch / "config.toml") + "\n[precision]\nplugin = \"bf16\"\n" + fp8;
+  scratch.write("current.toml", config);
+  scratch.write("fp8.toml", config + "recipe = \"delayed\"\nhistory = 4\n");
+  CHECK(has(good(scratch, {"plan", "fp8.toml"}).out, "v_proj 2; histories of 4 steps: 1008 B"));  // 14 x 3 x 6 x 4
+  CHECK(has(good(scratch, {"plan", "current.toml", "transforms=[{plugin = 'fp8', recipe = 'delayed'}]"}).out,
+            "histories of 1024 steps"));
+  const Args more = {"schedule.kind=constant", "train.steps=6"};
+  const auto run = [&](Args args) {
+    args.insert(args.end(), more.begin(), more.end());
+    good(scratch, args);
+  };
+  run({"run", "fp8.toml", "--out", "whole"});
+  run({"run", "fp8.toml", "--out", "seen", "train.eval_every=1"});
+  good(scratch, {"run", "fp8.toml", "--out", "halves", "train.steps=3", "schedule.kind=constant"});
+  good(scratch, {"run", "halves", "train.steps=6"});
+  run({"run", "current.toml", "--out", "current"});
+  for (const char* same : {"halves", "seen"}) {
+    CHECK(column(scratch / same, "loss") == column(scratch / "whole", "loss"));
+    CHECK((tensors(scratch / same, 6) == tensors(scratch / "whole", 6)));
+  }
+  CHECK(column(scratch / "current", "loss") != column(scratch / "whole", "loss"));
+  // In checkpoints each map has its own.
+  size_t own = 0;
+  for (const Json& t : Json::parse(read(checkpoint(scratch / "whole", 6) / "manifest.json")).at("tensors"))
+    own += t.at("name").get<std::string>().rfind("transform.fp8.model.layers.", 0) == 0 && t.at("role") == "policy";
+  CHECK(own == 14);
+  const double loss = Json::parse(good(scratch, {"eval", "whole", "--json"}).out).at("loss");
+  CHECK(loss > 0);
+  CHECK(Json::parse(good(scratch, {"eval", "whole", "--json"}).out).at("loss") == loss);
+  CHECK_FALSE(good(scratch, {"generate", "whole", "a", "--tokens", "4"}).out.empty());
+  const Result other = engine(
+      scratch, {"run", "whole", "train.steps=8", "transforms=[{plugin = 'fp8', recipe = 'delayed', history = 5}]"});
+  CHECK(other.exit == 2);
+}
+
 TEST_CASE("mistakes with products in fp8 are reported", "[cli]") {
   Scratch scratch;
   scratch.config();
@@ -69,7 +107,9 @@ TEST_CASE("mistakes with products in fp8 are reported", "[cli]") {
   };
   refused(fp8 + "targets = [\"lm_head\"]\n", 2, "embeddings and heads stay as they are");
   refused(fp8 + "targets = [\"*layernorm*\"]\n", 2, "`*layernorm*` matches no call that it replaces");
-  refused(fp8 + "recipe = \"delayed\"\n", 2, "recipe");
+  refused(fp8 + "recipe = \"block\"\n", 2, "recipe");
+  refused(fp8 + "history = 8\n", 2, "history has no effect with recipe = \"current\"");
+  refused(fp8 + "recipe = \"delayed\"\nhistory = 0\n", 2, "history");
   refused(fp8 + "margin = -1\n", 2, "margin");
   // The path of an adapter stands beside eng.linear/1, which is not there any more.
   refused(fp8 + "\n[[transforms]]\nplugin = \"lora\"\ntargets = [\"*.q_proj\"]\n", 2, "is read by eng.fp8.linear/1");

@@ -78,7 +78,7 @@ Result run(const std::string& model, const std::string& device, bool packed, int
   const std::string& name = config.section("model").string("plugin");
   const auto table = registry().table<eng_model>(ENG_MODEL_KIND, name);
   load_ops(registry());
-  Model traced = trace_model(name, table, config.section("model"), rows, length, ENG_F32, {}, true, offered);
+  Model traced = trace_model(name, table, config.section("model"), rows, length, ENG_F32, true, offered);
   if (!recompute_key.empty())
     recompute(traced, {recompute_key == "full" ? Recompute::Kind::full : Recompute::Kind::every, 2});
   PlanRequest request{traced, precision, nullptr, device, {}};

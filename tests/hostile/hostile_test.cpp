@@ -263,7 +263,7 @@ TEST_CASE("policies that are wrong", "[hostile][.slow]") {
       {in_run, "precision: moves nothing", 3, "precision hostile: its move of role 1 leaves a part of dst unwritten"},
       {in_run, "precision: moves aside", 3, "precision hostile: "},
       {in_run, "precision: too many states", 3, "precision hostile has 17 states of its own; the limit is 16"},
-      {in_run, "precision: a state without a name", 3, "gives states of its own: the name of a state is empty"},
+      {in_run, "precision: a state without a name", 3, "gives states: the name of a state is empty"},
       {in_run, "precision: states of one name", 3, "precision hostile gives two states the name two"},
       {in_run, "precision: a state of no type", 3, "precision hostile, state two: "},
       {in_run, "precision: a state of 7 dimensions", 3, "precision hostile, state two: "},

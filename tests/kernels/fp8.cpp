@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 8 bits (engine/ops_fp8.h) against the golden of tools/goldens/fp8.py: rounding, scales, a linear map and
-// its gradients, on every device; what is not finite; calls that do not fit.
+// Products of 8 bits (engine/ops_fp8.h) against the goldens of tools/goldens/fp8.py: rounding, scales, a linear map and
+// its gradients, on every device, also with scales of earlier steps; what is not finite; calls that do not fit.
 #include "engine/ops_fp8.h"
 
 #include <bit>
@@ -19,8 +19,8 @@ namespace {
 
 class Rounded {
  public:
-  Rounded() {
-    std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/tests/kernels/golden/fp8.bin", std::ios::binary);
+  explicit Rounded(const std::string& name) {
+    std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/tests/kernels/golden/" + name, std::ios::binary);
     bytes_.assign(std::istreambuf_iterator<char>(file), {});
   }
   int64_t whole() {
@@ -96,7 +96,7 @@ void add_golden_tensor(Rounded& golden) {
 }  // namespace
 
 TEST_CASE("values are rounded to e4m3 and e5m2 as ml_dtypes does") {
-  Rounded golden;
+  Rounded golden("fp8.bin");
   const int64_t n = golden.whole();
   const Tensor x = golden.floats({n});
   for (int32_t format : {ENG_FP8_E4M3, ENG_FP8_E5M2}) {
@@ -144,6 +144,64 @@ TEST_CASE("values are rounded to e4m3 and e5m2 as ml_dtypes does") {
   CHECK(equal(reference().run(ENG_OP_SUM_ROWS, {dy}, {dbias.d})[0], dbias));
   check(ENG_OP_FP8_MATMUL, {dy, w}, golden.floats({M, K}), gradient(ENG_FP8_E4M3, 0));
   check(ENG_OP_FP8_MATMUL, {dy, a}, golden.floats({N, K}), gradient(ENG_FP8_E4M3, 1));
+  CHECK(golden.ended());
+}
+
+TEST_CASE("scales of earlier steps, their histories and what they saturate are those of the golden") {
+  Rounded golden("fp8_delayed.bin");
+  const int64_t cases = golden.whole();
+  CHECK(cases == 3);
+  for (int64_t one = 0; one < cases; ++one) {
+    const int64_t history = golden.whole(), recent = golden.whole(), margin = golden.whole(),
+                  format = golden.whole() == 4 ? ENG_FP8_E4M3 : ENG_FP8_E5M2, steps = golden.whole(),
+                  batches = golden.whole(), M = golden.whole(), K = golden.whole(), N = golden.whole();
+    INFO("history " << history << ", recent " << recent << ", margin " << margin);
+    const std::vector<const Device*> all = devices();
+    std::vector<Tensor> states(all.size(), Tensor(ENG_F32, {3, 2 + history}));
+    const auto gradient = [&](int64_t ta, int64_t row) {
+      std::vector<eng_attr> out = product(format, ENG_FP8_E4M3, ta, 0, margin);
+      out.push_back(whole("a_row", 2)), out.push_back(whole("b_row", row));
+      return out;
+    };
+    for (int64_t step = 0; step < steps; ++step) {
+      for (int64_t batch = 0; batch < batches; ++batch) {
+        INFO("step " << step << ", micro-batch " << batch);
+        const Tensor x = golden.floats({M, K}), w = golden.floats({N, K}), dy = golden.floats({M, N}),
+                     y = golden.floats({M, N}), dx = golden.floats({M, K}), dw = golden.floats({N, K});
+        for (size_t d = 0; d < all.size(); ++d) {
+          const Tensor& s = states[d];
+          const auto near = [&](const Tensor& got, const Tensor& want) {
+            return d ? error_of(got, want) <= 1e-6 : equal(got, want);  // the reference has the exact sums
+          };
+          CHECK(near(all[d]->run(ENG_OP_FP8_LINEAR, {x, w, Tensor(), s}, {y.d}, linear(margin))[0], y));
+          CHECK(near(all[d]->run(ENG_OP_FP8_MATMUL, {dy, w, Tensor(), s}, {dx.d}, gradient(0, 1))[0], dx));
+          CHECK(near(all[d]->run(ENG_OP_FP8_MATMUL, {dy, x, Tensor(), s}, {dw.d}, gradient(1, 0))[0], dw));
+          states[d] = all[d]->run(ENG_OP_FP8_LARGEST, {s, x, w, dy}, {s.d}, {}, {{0, 0}})[0];
+        }
+      }
+      const Tensor want = golden.floats({3, 1 + history});
+      for (size_t d = 0; d < all.size(); ++d) {
+        const std::vector<eng_attr> attrs = {whole("history", history), whole("recent", recent),
+                                             whole("gradients", format), whole("margin", margin)};
+        // As three ranks would bring it: one of them has the largest values.
+        Tensor mine = all[d]->run(ENG_OP_FP8_COLLECT, {states[d]}, {desc(ENG_F32, {3})}, attrs)[0];
+        Tensor ranks(ENG_F32, {9});
+        for (int64_t r = 0; r < 3; ++r)
+          for (int64_t k = 0; k < 3; ++k) ranks.put(r * 3 + k, double(mine.as<float>()[k]) * (r == 1 ? 1 : 0.25));
+        const Tensor among = all[d]->run(ENG_OP_FP8_ROLL, {states[d], ranks}, {states[d].d}, attrs, {{0, 0}})[0];
+        states[d] = all[d]->run(ENG_OP_FP8_ROLL, {states[d]}, {states[d].d}, attrs, {{0, 0}})[0];
+        CHECK(among.same_bits(states[d]));
+        for (int64_t r = 0; r < 3; ++r) {
+          const float* const row = states[d].as<float>() + r * (2 + history);
+          const float* const of = want.as<float>() + r * (1 + history);
+          INFO("step " << step << ", row " << r);
+          CHECK(row[0] == of[0]);
+          CHECK(row[1] == 0);
+          CHECK(std::equal(row + 2, row + 2 + history, of + 1));
+        }
+      }
+    }
+  }
   CHECK(golden.ended());
 }
 
@@ -230,6 +288,13 @@ TEST_CASE("calls of products of 8 bits that do not fit are refused") {
                       Catch::Contains("must be ENG_FP8_E4M3 or ENG_FP8_E5M2"));
     CHECK_THROWS_WITH(d->run(ENG_OP_FP8_MATMUL, {x, w}, y, product(ENG_FP8_E4M3, ENG_FP8_E4M3, 1)),
                       Catch::Contains("inner"));
+    const Tensor state(ENG_F32, {3, 4}), narrow(ENG_F32, {3, 2});
+    CHECK_THROWS_WITH(d->run(ENG_OP_FP8_LINEAR, {x, w, Tensor(), narrow}, y, linear()), Catch::Contains("(3, 2 + H)"));
+    std::vector<eng_attr> rows = product(ENG_FP8_E4M3, ENG_FP8_E4M3, 0, 1);
+    rows.push_back(whole("a_row", 3)), rows.push_back(whole("b_row", 0));
+    CHECK_THROWS_WITH(d->run(ENG_OP_FP8_MATMUL, {x, w, Tensor(), state}, y, rows), Catch::Contains("0 to 2"));
+    CHECK_THROWS_WITH(d->run(ENG_OP_FP8_COLLECT, {state}, {desc(ENG_F32, {3})}, {whole("history", 3)}),
+                      Catch::Contains("M * 3"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "core/program/program.hpp"
 #include "core/trace/model.hpp"
 #include "engine/ops.h"
+#include "session/model/freeze.hpp"
 #include "session/plugins/search.hpp"
 
 namespace sketch {
@@ -61,7 +62,8 @@ struct Sketch {
 
   eng::Model model(int64_t b, int64_t t, int32_t dtype, bool runs = true) const {
     current() = this;
-    return eng::trace_model("sketch", table(), eng::Section(), b, t, dtype, {}, runs, {}, transforms, loss);
+    return eng::trace_model("sketch", table(), eng::Section(), b, t, dtype, runs, {}, transforms, loss,
+                            [](eng::Model& model) { eng::freeze(model, {}); });
   }
 
  private:

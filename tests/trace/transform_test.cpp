@@ -115,7 +115,7 @@ eng::Model adapted(const std::string& plugin, const std::string& keys, std::vect
       eng::Config::parse("[model]\nplugin = '" + plugin + "'\nvocab_size = 11\nhidden_size = 8\n" + keys, "small.toml",
                          ".", {}, eng::schemas_of(registry()));
   const auto transform = low_rank(std::move(targets), {{"rank", int64_t{2}}, {"alpha", 3.0}, {"freeze", false}});
-  return eng::trace_model(plugin, table, config.section("model"), 2, 4, ENG_F64, {}, true, {}, {transform});
+  return eng::trace_model(plugin, table, config.section("model"), 2, 4, ENG_F64, true, {}, {transform});
 }
 
 void check_gradients(Checked checked, size_t own) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/kernels/golden/fp8.bin: values rounded to e4m3 and e5m2, and a linear map with its gradients in them.
+"""Writes tests/kernels/golden/fp8.bin: values rounded to e4m3 and e5m2, and a linear map with its gradients in them;
+and fp8_delayed.bin beside it: the same map over some steps, with scales from the steps before.
 
 The rounding is that of ml_dtypes (float8_e4m3fn, float8_e5m2), scales and products are those of engine/ops_fp8.h in plain
 NumPy. Needs numpy and ml_dtypes; made with 2.3.5 and 0.6.0.
@@ -10,6 +11,10 @@ All numbers are little-endian f32, but for the sizes, i32:
   count, then for each tensor n, margin, x (n), e4m3 n, Q (n), e5m2 n, Q (n)
   M, K, N, margin; x (M, K), w (N, K), bias (N), dy (M, N); y (M, N), dx (M, K), dw (N, K), dbias (N), and dx, dw with
   gradients in e4m3
+fp8_delayed.bin:
+  count, then for each case: H, recent, margin, gradients (4 or 5, the bits of the exponent), steps, micro-batches, M, K, N;
+  for each step: for each micro-batch x (M, K), w (N, K), dy (M, N), y (M, N), dx (M, K), dw (N, K);
+  then for each of x, w, dy: the scale of the next step (0: none), the largest values of the last H steps, latest first
 """
 import pathlib
 import struct
@@ -42,6 +47,51 @@ def quantised(x, name, margin=0):
     """(n, Q(x)); the division by 2^n is exact, or ends in f32's own range."""
     n = exponent(x, name, margin)
     return n, np.ldexp(to_format(np.ldexp(x, n).astype(F32), name).astype(np.float64), -n)
+
+
+class Delayed:
+    """A tensor's history: the largest values of past steps decide about the scale of the next one."""
+
+    def __init__(self, name, history, recent, margin):
+        self.name, self.recent, self.margin = name, recent, margin
+        self.past, self.now = [0.0] * history, 0.0
+
+    def exponent(self):
+        """n of the next step, or None without a history."""
+        decides = self.past[0] if self.recent else max(self.past)
+        return exponent(np.array([decides]), self.name, self.margin) if decides > 0 else None
+
+    def quantised(self, x):
+        n = self.exponent()
+        finite = np.abs(x[np.isfinite(x)])
+        self.now = max(self.now, float(finite.max()) if finite.size else 0.0)
+        if n is None:
+            return quantised(x, self.name, self.margin)[1]
+        scaled = np.ldexp(x.astype(np.float64), n)
+        return np.ldexp(to_format(np.clip(scaled, -1e9, 1e9).astype(F32), self.name).astype(np.float64), -n)
+
+    def end_step(self):
+        self.past, self.now = [self.now] + self.past[:-1], 0.0
+
+
+def delayed_case(rng, history, recent, margin, gradients, steps=6, batches=2, m=4, k=16, n=8):
+    tensors = [Delayed(name, history, recent, margin) for name in ("e4m3", "e4m3", gradients)]
+    parts = [struct.pack("<9i", history, recent, margin, 4 if gradients == "e4m3" else 5, steps, batches, m, k, n)]
+    for step in range(steps):
+        w = (0.05 * 1.3**step * rng.standard_normal((n, k))).astype(F32)  # grows: saturates
+        for _ in range(batches):
+            x = (rng.standard_normal((m, k)) * 2.0 ** rng.integers(-3, 4)).astype(F32)
+            dy = (1e-5 * 3.0 ** (-step) * rng.standard_normal((m, n))).astype(F32)  # shrinks
+            if step == 1:
+                dy[:] = 0  # a step without gradients
+            if step == 4:
+                x[0, 0] = 1e30  # an outlier beyond every scale so far
+            qx, qw, qdy = (t.quantised(v) for t, v in zip(tensors, (x, w, dy)))
+            parts += [f32(x), f32(w), f32(dy), f32(qx @ qw.T), f32(qdy @ qw), f32(qdy.T @ qx)]
+        for t in tensors:
+            t.end_step()
+            parts.append(f32([2.0 ** t.exponent() if t.exponent() is not None else 0.0] + t.past))
+    return parts
 
 
 def neighbourhoods():
@@ -100,7 +150,12 @@ def main():
     y = qx @ qw.T + bias.astype(np.float64)
     parts += [struct.pack("<4i", m, k, n, margin), f32(x), f32(w), f32(bias), f32(dy), f32(y), f32(qdy @ qw),
               f32(qdy.T @ qx), f32(dy.astype(np.float64).sum(0)), f32(other @ qw), f32(other.T @ qx)]
-    (pathlib.Path(__file__).resolve().parents[2] / "tests/kernels/golden/fp8.bin").write_bytes(b"".join(parts))
+    folder = pathlib.Path(__file__).resolve().parents[2] / "tests/kernels/golden"
+    (folder / "fp8.bin").write_bytes(b"".join(parts))
+
+    cases = ((4, 0, 0, "e5m2"), (3, 1, 0, "e5m2"), (1, 0, 2, "e4m3"))
+    delayed = [part for case in cases for part in delayed_case(np.random.default_rng(5), *case)]
+    (folder / "fp8_delayed.bin").write_bytes(struct.pack("<i", len(cases)) + b"".join(delayed))
 
 
 if __name__ == "__main__":

@@ -1682,12 +1682,14 @@ pub struct eng_transform {
     pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
     pub apply: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_transform_call, *mut eng_id, *mut eng_error) -> eng_status>,
     pub flags: Option<unsafe extern "C" fn(*mut c_void, *const eng_transform_param, *mut u32, *mut eng_error) -> eng_status>,
+    pub states: Option<unsafe extern "C" fn(*mut c_void, *const eng_transform_call, *mut eng_policy_state, u32, *mut u32, *mut eng_error) -> eng_status>,
+    pub update: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_policy_update, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_transform {}
 impl eng_transform {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 56]) };
 }
 
 #[repr(C)]
@@ -1707,12 +1709,15 @@ pub struct eng_transform_call {
     pub n_out: u32,
     pub n_attrs: u32,
     pub n_params: u32,
+    pub states: *const eng_id,
+    pub n_states: u32,
+    pub reserved: u32,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_transform_call {}
 impl eng_transform_call {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
 }
 
 #[repr(C)]
@@ -1974,8 +1979,11 @@ pub const ENG_OP_EMBEDDING_PART: &str = "eng.embedding_part/1";
 pub const ENG_OP_EMBEDDING_PART_GRAD: &str = "eng.embedding_part_grad/1";
 pub const ENG_OP_FINISH: &str = "eng.finish/1";
 pub const ENG_OP_FOLD: &str = "eng.fold/1";
+pub const ENG_OP_FP8_COLLECT: &str = "eng.fp8.collect/1";
+pub const ENG_OP_FP8_LARGEST: &str = "eng.fp8.largest/1";
 pub const ENG_OP_FP8_LINEAR: &str = "eng.fp8.linear/1";
 pub const ENG_OP_FP8_MATMUL: &str = "eng.fp8.matmul/1";
+pub const ENG_OP_FP8_ROLL: &str = "eng.fp8.roll/1";
 pub const ENG_OP_FUSED_GRAD: u32 = 4;
 pub const ENG_OP_GATED: &str = "eng.gated/1";
 pub const ENG_OP_GATED_GRAD: &str = "eng.gated_grad/1";
@@ -2126,7 +2134,7 @@ macro_rules! eng_draft {
     (precision) => { "eng.precision/1-draft10" };
     (zero) => { "eng.zero/1-draft9" };
     (tier) => { "eng.tier/1-draft2" };
-    (transform) => { "eng.transform/1-draft1" };
+    (transform) => { "eng.transform/1-draft2" };
 }
 
 #[cfg(test)]
@@ -2812,6 +2820,8 @@ mod layout {
         check!(eng_transform, destroy, 16, 8);
         check!(eng_transform, apply, 24, 8);
         check!(eng_transform, flags, 32, 8);
+        check!(eng_transform, states, 40, 8);
+        check!(eng_transform, update, 48, 8);
         check!(eng_transform_call, struct_size, 0, 4);
         check!(eng_transform_call, number, 4, 4);
         check!(eng_transform_call, op, 8, 8);
@@ -2826,6 +2836,9 @@ mod layout {
         check!(eng_transform_call, n_out, 68, 4);
         check!(eng_transform_call, n_attrs, 72, 4);
         check!(eng_transform_call, n_params, 76, 4);
+        check!(eng_transform_call, states, 80, 8);
+        check!(eng_transform_call, n_states, 88, 4);
+        check!(eng_transform_call, reserved, 92, 4);
         check!(eng_transform_param, name, 0, 8);
         check!(eng_transform_param, added_by, 8, 8);
         check!(eng_transform_param, shape, 16, 8);

@@ -51,7 +51,7 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
     if (const auto& one = course_.loss) loss = make_loss(one->name, one->table, one->options);
     loss.sequences = course_.rows * course_.accumulate * course_.ranks;
     models_.push_back(trace_model(course_.model.name, course_.model.table, course_.model.options, course_.rows,
-                                  course_.length, dtype, {}, true, course_.packed ? documents_offered : Offered{},
+                                  course_.length, dtype, true, course_.packed ? documents_offered : Offered{},
                                   transforms, loss));
     PlanRequest request{models_.back(), precisions_.back(), nullptr, machine.name(), {}};
     request.ranks = Ranks(world);

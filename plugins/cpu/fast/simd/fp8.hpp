@@ -48,10 +48,12 @@ void to_fp8(const fp8_format& format, float up, float down, const T* x, bf16* y,
     float rounded[fp8_strip];
     for (int64_t i = 0; i < n; ++i) {
       const float v = values[i] * up;
-      uint32_t bits, shift_bits, kept;
+      uint32_t bits, shift_bits, kept, given;
       float shift;
       __builtin_memcpy(&bits, &v, sizeof bits);
-      const uint32_t size = bits & 0x7fffffffU, biased = size >> 23;
+      __builtin_memcpy(&given, values + i, sizeof given);
+      // A finite value may become infinite by the scale; it is then as too large as others.
+      const uint32_t size = given & 0x7fffffffU, biased = (bits & 0x7fffffffU) >> 23;
       const uint32_t exponent = biased > least ? biased < 230 ? biased : 230 : least;
       shift_bits = ((exponent + room) << 23) | 0x400000U;
       __builtin_memcpy(&shift, &shift_bits, sizeof shift);

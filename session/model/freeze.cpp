@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/rewrite/freeze.hpp"
+#include "session/model/freeze.hpp"
 
 #include <algorithm>
 
@@ -14,10 +14,6 @@ void freeze(Model& model, const std::vector<std::string>& patterns) {
                 patterns.empty() ? "every parameter is frozen: none is left to train"
                                  : "train.freeze leaves no parameter to train",
                 "remove a pattern; `engine eval` measures without training");
-}
-
-bool freezes(const Model& model) {
-  return std::any_of(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.frozen; });
 }
 
 }  // namespace eng

@@ -9,7 +9,5 @@ namespace eng {
 // Freezes what the patterns match, beside what is declared frozen. Throws Error(Exit::usage) for a pattern that matches
 // nothing, or if no parameter is left to train.
 void freeze(Model& model, const std::vector<std::string>& patterns);
-// True if any parameter is frozen.
-bool freezes(const Model& model);
 
 }  // namespace eng
