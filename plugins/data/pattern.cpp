@@ -21,14 +21,30 @@ bool in_ranges(const std::vector<CharacterRange>& ranges, char32_t c) {
 
 }  // namespace
 
-MatchState::MatchState()
-    : data_(pcre2_match_data_create(1, nullptr)),
-      stack_(pcre2_jit_stack_create(std::size_t{32} << 10, std::size_t{1} << 20, nullptr)),
-      context_(pcre2_match_context_create(nullptr)) {
+// Oniguruma gives up when it has gone back 10,000,000 times in a match. PCRE2 counts steps forward, too, so that a
+// bound that refuses no text of Oniguruma's must be far above that. Compiled, PCRE2 takes less than a second to reach
+// this one.
+constexpr uint32_t most_steps = 200'000'000;
+
+// Bytes of the stack of compiled patterns. A repeated group takes some dozens for each character that it matches.
+constexpr std::size_t least_stack = std::size_t{1} << 20, most_stack = std::size_t{1} << 30, growth = 32;
+
+MatchState::MatchState() : data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)) {
   if (data_ == nullptr || context_ == nullptr) throw std::bad_alloc();
-  if (stack_ != nullptr) pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
-  pcre2_set_match_limit(context_.get(), 5'000'000);
-  pcre2_set_heap_limit(context_.get(), 256u << 10);  // KiB
+  pcre2_set_match_limit(context_.get(), most_steps);
+  pcre2_set_heap_limit(context_.get(), most_stack >> 10);  // KiB
+  grow();
+}
+
+bool MatchState::grow() const {
+  const std::size_t size = stack_size_ == 0 ? least_stack : stack_size_ * growth;
+  if (size > most_stack) return false;
+  pcre2_jit_stack* const larger = pcre2_jit_stack_create(std::size_t{32} << 10, size, nullptr);
+  if (larger == nullptr) return false;
+  pcre2_jit_stack_assign(context_.get(), nullptr, larger);
+  stack_.reset(larger);
+  stack_size_ = size;
+  return true;
 }
 
 Pattern::Pattern(const std::string& regex, const std::string& where) : where_(where) {
@@ -104,6 +120,7 @@ bool Pattern::next(std::string_view text, Position& position, bool exact, const 
                 : pcre2_match(use.code.get(), subject, text.size(), position.from, PCRE2_NO_UTF_CHECK, state.data(),
                               state.context());
     if (found == PCRE2_ERROR_NOMATCH) return false;
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT && state.grow()) continue;
     if (found < 0) {
       PCRE2_UCHAR message[200] = {};
       pcre2_get_error_message(found, message, sizeof(message));

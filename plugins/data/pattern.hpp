@@ -21,6 +21,8 @@ class MatchState {
   MatchState();
   pcre2_match_data* data() const { return data_.get(); }
   pcre2_match_context* context() const { return context_.get(); }
+  // Gives compiled patterns a larger stack. False if there is none: the limit, or no memory.
+  bool grow() const;
 
  private:
   struct Free {
@@ -29,7 +31,8 @@ class MatchState {
     void operator()(pcre2_jit_stack* p) const { pcre2_jit_stack_free(p); }
   };
   std::unique_ptr<pcre2_match_data, Free> data_;
-  std::unique_ptr<pcre2_jit_stack, Free> stack_;  // outlives the context that uses it
+  mutable std::unique_ptr<pcre2_jit_stack, Free> stack_;  // outlives the context that uses it
+  mutable std::size_t stack_size_ = 0;
   std::unique_ptr<pcre2_match_context, Free> context_;
 };
 

@@ -2,10 +2,12 @@
 // Tokens made from text: what they are, that they are made once, and the same whatever the number of threads.
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "harness.hpp"
 #include "tokenizer_harness.hpp"
@@ -55,14 +57,15 @@ struct Build {
   eng_data_built built{};
   std::string error;
 
-  eng_status build(const Settings& settings, Watch* watch = nullptr) {
+  eng_status build(const Settings& settings, Watch* watch) { return build(settings, &watch->table); }
+  eng_status build(const Settings& settings, const eng_data_watch* watch = nullptr) {
     const Opening with(folder, settings);
     built = {};
     built.struct_size = sizeof(built);
     eng_error sink{sizeof(sink), 0, this, [](eng_error* self, eng_status, const char* text, uint64_t length) {
                      static_cast<Build*>(self->data)->error.assign(text, length);
                    }};
-    return table("text").build(&with.options, &with.request, watch ? &watch->table : nullptr, &built, &sink);
+    return table("text").build(&with.options, &with.request, watch, &built, &sink);
   }
   static Settings settings(const std::string& tokenizer, std::vector<std::string> paths) {
     return {.paths = std::move(paths),
@@ -283,41 +286,62 @@ TEST_CASE_METHOD(Build, "a build that is stopped leaves nothing") {
   }
 }
 
+// Stops a build between two reports, when it has read that many bytes. A build that lasts is asked every tenth of a
+// second: since each report here takes longer than that, it is asked for every piece that it reads.
+struct Stop {
+  eng_data_watch table{};
+  uint64_t at;
+  explicit Stop(uint64_t bytes) : at(bytes) {
+    table = {sizeof(table), 2, this, [](const eng_data_watch* self, uint64_t done, uint64_t, uint64_t) {
+               std::this_thread::sleep_for(std::chrono::milliseconds(110));
+               return static_cast<int32_t>(done <= static_cast<const Stop*>(self->data)->at);
+             }};
+  }
+};
+
 TEST_CASE_METHOD(Build, "a build that was interrupted goes on at a file", "[.slow]") {
   std::vector<std::string> names;
-  for (int k = 0; k < 6; ++k) folder.write(names.emplace_back(std::to_string(k) + ".txt"), prose(2'500'000 + 1000 * k));
+  uint64_t all = 0, two = 0;
+  for (int k = 0; k < 3; ++k) {
+    const std::string text = prose(1'200'000 + 1000 * static_cast<std::size_t>(k));
+    folder.write(names.emplace_back(std::to_string(k) + ".txt"), text);
+    all += text.size();
+    if (k < 2) two += text.size();
+  }
   Settings given = settings("gpt2", names);
   given.numbers["eot"] = 0;
   given.strings["cache"] = "whole";
   REQUIRE(build(given) == ENG_OK);
   const std::string wanted = read(built.path);
-  const auto stopped_once = [&](const std::string& cache) {
-    given.strings["cache"] = cache;
-    for (uint64_t after = 2; after < 200; ++after) {
-      Watch watch(2);
-      watch.stop_after = after;
-      const eng_status status = build(given, &watch);
-      if (status == ENG_OK) return false;
-      REQUIRE(status == ENG_UNAVAILABLE);
-      const bool kept = error.find("goes on where it was") != std::string::npos;
-      const auto left = std::distance(fs::directory_iterator(folder.path() / cache), {});
-      CHECK(left == (kept ? 3 : 0));
-      if (kept) return true;
-    }
-    return false;
+  const auto left = [&](const std::string& cache) {
+    return std::distance(fs::directory_iterator(folder.path() / cache), {});
   };
-  REQUIRE(stopped_once("a"));
+  // All bytes are read for the name, then again for the tokens.
+  const auto stopped = [&](const std::string& cache, uint64_t at) {
+    given.strings["cache"] = cache;
+    const Stop stop(at);
+    REQUIRE(build(given, &stop.table) == ENG_UNAVAILABLE);
+    return error.find("goes on where it was") != std::string::npos;
+  };
+  CHECK_FALSE(stopped("a", all));  // in the first file: nothing to go on from
+  CHECK(left("a") == 0);
+  CHECK(stopped("a", all + two));  // in the third file
+  CHECK(left("a") == 3);
+  logged();
   REQUIRE(build(given) == ENG_OK);
+  CHECK_THAT(logged(), Contains("was interrupted: this one goes on behind the first"));
   CHECK(read(built.path) == wanted);
-  CHECK(std::distance(fs::directory_iterator(folder.path() / "a"), {}) == 1);
+  CHECK(left("a") == 1);
   // Damaged files do not count.
-  REQUIRE(stopped_once("b"));
+  REQUIRE(stopped("b", all + two));
   for (const auto& entry : fs::directory_iterator(folder.path() / "b")) {
     std::string bytes = read(entry.path().string());
     if (entry.path().string().find("documents") == std::string::npos && bytes.size() > 1000) bytes[600] ^= 1;
     std::ofstream(entry.path(), std::ios::binary) << bytes;
   }
+  logged();
   REQUIRE(build(given) == ENG_OK);
+  CHECK(logged().find("goes on behind") == std::string::npos);
   CHECK(read(built.path) == wanted);
 }
 

@@ -137,6 +137,20 @@ TEST_CASE("a pattern splits as in the tokenizers library, or is refused", "[.slo
   CHECK(refused < 120);
 }
 
+TEST_CASE("a pattern may go back as often, and match as long, as it may in the tokenizers library") {
+  Folder folder;
+  json file = byte_file({{{"type", "Split"}, {"pattern", {{"Regex", ""}}}, {"behavior", "Removed"}, {"invert", false}},
+                         {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}});
+  const auto encode = [&](const char* pattern, const std::string& text) {
+    file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = pattern;
+    TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file.dump()));
+    return tokenizer.encode(text);
+  };
+  // By tokenizers 0.23.3, which takes no 33 letters, since then it would go back more than 10,000,000 times.
+  CHECK(encode("(?:a|aa)+b", std::string(32, 'a') + "c").size() == 33);
+  CHECK(encode("(?:\\p{L}|\\p{M})+", std::string(300'000, 'a') + "1") == Ids{17});
+}
+
 TEST_CASE("kinds of tokenizer.json have the ids of the tokenizers library, and its text of them") {
   Folder folder;
   for (const char* kinds : {"kinds.json", "models.json"}) {
