@@ -3,6 +3,7 @@
 // against the reference; and products with few rows.
 #include <catch2/catch.hpp>
 
+#include "engine/ops_attention.h"
 #include "fast_elem.hpp"
 
 using namespace kernels_test;
@@ -126,6 +127,27 @@ TEST_CASE("attention of a long sequence on many threads") {
        attrs,
        {{1, 3}, {2, 4}}},
       2e-6);
+}
+
+TEST_CASE("attention of many next positions at once: blocks of keys, windows, caps") {
+  Random random(7);
+  const int64_t heads = 4, kv_heads = 2, D = 20, S = 170;
+  auto some = [&](int64_t rows, int64_t width) { return random_normal(random, ENG_F32, {B, rows, width}); };
+  for (const auto& [n, at] : {std::pair<int64_t, int64_t>{8, 0}, {70, 0}, {65, 97}, {9, 127}})
+    for (const auto& [window, cap] : {std::pair<int64_t, double>{0, 0.0}, {1, 0.0}, {50, 2.0}}) {
+      INFO(n << " positions from " << at << " on, window " << window << ", cap " << cap);
+      std::vector<eng_attr> attrs = {whole("heads", heads), whole("kv_heads", kv_heads), real("scale", 0.4)};
+      const bool bound = window || cap > 0;
+      if (bound) attrs.push_back(whole("window", window)), attrs.push_back(real("softcap", cap));
+      check_close(
+          {bound ? ENG_OP_ATTENTION_WINDOW_STEP : ENG_OP_ATTENTION_STEP,
+           {some(n, heads * D), some(n, kv_heads * D), some(n, kv_heads * D), some(S, kv_heads * D),
+            some(S, kv_heads * D), at_position(at)},
+           {desc(ENG_F32, {B, n, heads * D}), desc(ENG_F32, {B, S, kv_heads * D}), desc(ENG_F32, {B, S, kv_heads * D})},
+           attrs,
+           {{1, 3}, {2, 4}}},
+          3e-6);
+    }
 }
 
 TEST_CASE("products with few rows") {

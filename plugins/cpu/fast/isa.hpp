@@ -23,6 +23,13 @@ struct AttentionShape {
   // results and scores.
   CPU_ALWAYS uint64_t forward_scratch() const { return bytes(2, 2, 1); }
   CPU_ALWAYS uint64_t backward_scratch() const { return bytes(5, 3, 2); }
+  // The same for the next positions of a sequence: a block of keys and one of values, and of each query head that reads
+  // them a block of queries and one of results.
+  CPU_ALWAYS uint64_t step_scratch() const {
+    const int64_t side = attention_side, block = side * padded();
+    const int64_t floats = 2 * block + side * side + side + heads / kv_heads * (2 * block + 2 * side);
+    return static_cast<uint64_t>(floats) * sizeof(float);
+  }
 
  private:
   CPU_ALWAYS uint64_t bytes(int64_t matrices, int64_t blocks, int64_t scores) const {
@@ -62,6 +69,11 @@ struct Isa {
   void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const int32_t* segments,
                              const void* grad, const void* q, const void* k, const void* v, const void* o,
                              const float* lse, void* dq, void* dk, void* dv, void* scratch);
+  // The queries q0 .. q0 + 63 of sequence b, which are at positions `at` + q0 and on, of the query heads first,
+  // first + step, ... of those that read key head kv_head. k, v: caches (B, length, kv_heads * D), with their keys.
+  void (*attention_step)(const AttentionShape&, int64_t at, int64_t length, int64_t b, int64_t q0, int64_t kv_head,
+                         int64_t first, int64_t step, const void* q, const void* k, const void* v, void* o,
+                         void* scratch);
   // Loss of one row of n logits, and log sum exp of them; with `gradient` the row becomes its gradient.
   double (*row_loss)(float* logits, int64_t n, int64_t label, const RowGradient* gradient, double* lse);
   // n numbers: y = cap tanh(x / cap), where y may be x; and dx times its derivative, from y.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled once per instruction set, with that set's compiler flags and CPU_ISA = avx512, avx2 or portable.
 #include "../../common/simd/gemm_tile.hpp"
+#include "attention_step_tile.hpp"
 #include "attention_tile.hpp"
 #include "isa.hpp"
 #include "softmax_tile.hpp"
@@ -36,6 +37,7 @@ const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA),
                                       {CPU_ISA::round_sums<f16, f16>, CPU_ISA::round_sums<f16, float>}},
                                      CPU_ISA::attention_forward,
                                      CPU_ISA::attention_backward,
+                                     CPU_ISA::attention_step,
                                      CPU_ISA::row_loss,
                                      CPU_ISA::cap_row,
                                      CPU_ISA::cap_row_grad,

@@ -4,8 +4,10 @@
 #include <cstring>
 #include <iterator>
 
+#include "device.hpp"
 #include "kernels.hpp"
 #include "scores.hpp"
+#include "shapes.hpp"
 #include "simd/select.hpp"
 
 namespace cpu {
@@ -58,15 +60,17 @@ struct RopeStep {
   }
 };
 
+// Few positions are computed one by one, as each key is read once for them. More are computed in blocks.
 template <bool window>
 struct AttentionStep {
   static constexpr const char* op = window ? ENG_OP_ATTENTION_WINDOW_STEP : ENG_OP_ATTENTION_STEP;
+  static constexpr int64_t least_block = 8;
   const simd_table& simd;
+  const Isa* isa;
   unsigned threads;
   int32_t type;
-  int64_t batch, n, length, heads, kv_heads, d;
-  float scale;
-  ScoreBounds bounds;
+  AttentionShape shape;
+  int64_t length, parts;  // parts: of the query heads of one key head
 
   static void check(const Call& c) {
     need_counts(c, 6, 6, 3, 3);
@@ -91,30 +95,51 @@ struct AttentionStep {
   static int64_t scratch(int32_t type, int64_t group, int64_t length, int64_t d) {
     return group * (length + (type == ENG_F32 ? 0 : d));
   }
+  static AttentionShape shape_of(const Call& c) {
+    const auto [keys, cap] = bounds_of(c);
+    const int64_t heads = c.integer("heads");
+    return {c.in[0].dims[0],
+            c.in[0].dims[1],
+            heads,
+            c.integer("kv_heads"),
+            columns(c.in[0]) / heads,
+            static_cast<float>(c.real("scale")),
+            stored_of(c.in[0]),
+            keys,
+            cap};
+  }
   static uint64_t workspace(const Call& c) {
-    const int64_t heads = c.integer("heads"), group = heads / c.integer("kv_heads");
-    const int64_t floats = scratch(c.in[0].dtype, group, c.in[3].dims[1], columns(c.in[0]) / heads);
+    const AttentionShape s = shape_of(c);
+    if (s.tokens >= least_block) return c.parallel * s.step_scratch();
+    const int64_t floats = scratch(c.in[0].dtype, s.heads / s.kv_heads, c.in[3].dims[1], s.width);
     return c.parallel * static_cast<uint64_t>(floats) * sizeof(float);
   }
 
   AttentionStep(const Call& c, void* device)
       : simd(simd_for(device)),
+        isa(device_of(device).isa),
         threads(c.parallel),
         type(c.in[0].dtype),
-        batch(c.in[0].dims[0]),
-        n(c.in[0].dims[1]),
+        shape(shape_of(c)),
         length(c.in[3].dims[1]),
-        heads(c.integer("heads")),
-        kv_heads(c.integer("kv_heads")),
-        d(columns(c.in[0]) / heads),
-        scale(static_cast<float>(c.real("scale"))),
-        bounds(bounds_of(c)) {}
-  void run(const Args& a) const {
-    by_type(type, [&]<class T>(T) { run_in<T>(a); });
+        parts(1) {
+    // Few key heads for many threads: their query heads are shared out. No result depends on that.
+    const int64_t tasks = std::max<int64_t>(shape.batch * shape.query_blocks() * shape.kv_heads, 1);
+    if (threads > 1 && tasks < 2 * int64_t{threads})
+      parts = std::clamp<int64_t>((2 * int64_t{threads} + tasks - 1) / tasks, 1, shape.heads / shape.kv_heads);
   }
+  void run(const Args& a) const {
+    const int64_t at = position(a.in<int64_t>(5), shape.tokens, length);
+    by_type(type, [&]<class T>(T) {
+      append<T>(a, at);
+      if (shape.tokens < least_block) one_by_one<T>(a, at);
+    });
+    if (shape.tokens >= least_block) in_blocks(a, at);
+  }
+  // The new keys and values to the caches.
   template <class T>
-  void run_in(const Args& a) const {
-    const int64_t at = position(a.in<int64_t>(5), n, length), group = heads / kv_heads, row = kv_heads * d;
+  void append(const Args& a, int64_t at) const {
+    const int64_t batch = shape.batch, n = shape.tokens, row = shape.kv_heads * shape.width;
     for (size_t k : {1, 2}) {
       T* const cache = a.out<T>(k);
       if (cache != a.in<T>(k + 2))
@@ -123,12 +148,26 @@ struct AttentionStep {
         std::memcpy(cache + (b * length + at) * row, a.in<T>(k) + b * n * row,
                     static_cast<size_t>(n * row) * sizeof(T));
     }
+  }
+  void in_blocks(const Args& a, int64_t at) const {
+    const int64_t blocks = shape.query_blocks();
+    parallel_tasks(threads, shape.batch * shape.kv_heads * blocks * parts, [&](unsigned thread, int64_t task) {
+      const int64_t part = task % parts, head = task / parts % shape.kv_heads, rest = task / parts / shape.kv_heads;
+      isa->attention_step(shape, at, length, rest / blocks, rest % blocks * attention_side, head, part, parts,
+                          a.in<void>(0), a.out<void>(1), a.out<void>(2), a.out<void>(0),
+                          a.scratch<char>() + thread * shape.step_scratch());
+    });
+  }
+  template <class T>
+  void one_by_one(const Args& a, int64_t at) const {
+    const int64_t n = shape.tokens, kv_heads = shape.kv_heads, d = shape.width, group = shape.heads / kv_heads;
+    const int64_t row = kv_heads * d;
     const unsigned used = at * row < parallel_least ? 1 : threads;
-    parallel_tasks(used, batch * n * kv_heads, [&](unsigned thread, int64_t task) {
+    parallel_tasks(used, shape.batch * n * kv_heads, [&](unsigned thread, int64_t task) {
       const int64_t head = task % kv_heads, token = task / kv_heads, seen = at + token % n + 1;
-      const int64_t keys = bounds.window ? std::min(seen, bounds.window) : seen;
+      const int64_t keys = shape.window ? std::min(seen, shape.window) : seen;
       const int64_t cache = (token / n * length + seen - keys) * row + head * d;
-      const int64_t query = (token * heads + head * group) * d;
+      const int64_t query = (token * shape.heads + head * group) * d;
       T* const o = a.out<T>(0) + query;
       float *const scores = a.scratch<float>() + thread * scratch(type, group, length, d), *sums;
       if constexpr (std::is_same_v<T, float>)
@@ -136,7 +175,7 @@ struct AttentionStep {
       else
         sums = scores + group * length;
       simd.of<T>().attend({a.in<T>(0) + query, a.out<T>(1) + cache, a.out<T>(2) + cache, o, sums, scores, group, d,
-                           keys, row, scale, bounds.cap});
+                           keys, row, shape.scale, shape.cap});
     });
   }
 };
