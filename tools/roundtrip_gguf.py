@@ -99,6 +99,9 @@ MODELS = {
     "mamba": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2"),
     "mamba, own head": ("mamba", "hidden_size = 64\nnum_hidden_layers = 2\nstate_size = 8\ntime_step_rank = 3\n"
                         "tie_word_embeddings = false"),
+    "falcon_mamba": ("falcon_mamba", "hidden_size = 64\nnum_hidden_layers = 2"),
+    "falcon_mamba, other epsilons": ("falcon_mamba", "hidden_size = 64\nnum_hidden_layers = 2\nstate_size = 8\ntime_step_rank = 3\n"
+                                     "tie_word_embeddings = false\nlayer_norm_epsilon = 1e-3\nmixer_rms_eps = 1e-1"),
     "mamba2": ("mamba2", "hidden_size = 64\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 16\nn_groups = 2\nstate_size = 16"),
     "mamba2, own head": ("mamba2", "hidden_size = 64\nnum_hidden_layers = 2\nnum_heads = 4\nhead_dim = 32\n"
                          "tie_word_embeddings = false"),

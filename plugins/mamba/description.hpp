@@ -5,6 +5,7 @@
 #include "engine/model.h"
 #include "engine/op.h"
 #include "engine/plugin.h"
+#include "gguf.hpp"
 #include "hybrid/description.hpp"
 
 // clang-format off
@@ -79,45 +80,7 @@ attn_layer_idx = [[]]
 expand = 2
 intermediate_size = { product = ['expand', 'hidden_size'] }
 
-[provides.gguf]
-architecture = 'mamba'
-negative_exp = ['blk.*.ssm_a']
-squeeze = ['blk.*.ssm_conv1d.weight']
-f32 = ['blk.*.ssm_conv1d.weight']
-
-[provides.gguf.fixed]
-use_bias = false
-use_conv_bias = true
-
-[provides.gguf.require]
-'ssm.inner_size' = { product = ['hidden_size', 2] }
-
-[provides.gguf.tensors]
-'backbone.embeddings' = 'token_embd'
-'backbone.norm_f' = 'output_norm'
-'lm_head' = 'output'
-'backbone.layers.*.norm' = 'blk.*.attn_norm'
-'backbone.layers.*.mixer.in_proj' = 'blk.*.ssm_in'
-'backbone.layers.*.mixer.conv1d' = 'blk.*.ssm_conv1d'
-'backbone.layers.*.mixer.x_proj' = 'blk.*.ssm_x'
-'backbone.layers.*.mixer.dt_proj' = 'blk.*.ssm_dt'
-'backbone.layers.*.mixer.A_log' = 'blk.*.ssm_a'
-'backbone.layers.*.mixer.D' = 'blk.*.ssm_d'
-'backbone.layers.*.mixer.out_proj' = 'blk.*.ssm_out'
-
-# a model without attention has no context length of its own; 2^20 is what llama.cpp's models have
-[provides.gguf.keys]
-block_count = 'num_hidden_layers'
-context_length = 1048576
-embedding_length = 'hidden_size'
-feed_forward_length = 0
-'attention.head_count' = 0
-'attention.layer_norm_rms_epsilon' = 'layer_norm_epsilon'
-'ssm.conv_kernel' = 'conv_kernel'
-'ssm.inner_size' = ['intermediate_size', { product = ['expand', 'hidden_size'] }]
-'ssm.state_size' = 'state_size'
-'ssm.time_step_rank' = ['time_step_rank', { quotient = ['hidden_size', 16] }]
-
+)" MAMBA_GGUF("", "") R"(
 # about one million parameters over bytes, for a first run
 [provides.presets.'tiny']
 vocab_size = 256

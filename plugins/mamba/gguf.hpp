@@ -3,9 +3,9 @@
 #pragma once
 
 // clang-format off
-// `require`, `scale`, `keys`: of one of them alone. A model without attention has no context length of its own; 2^20 is
+// `scale`, `keys`: of one of them alone. A model without attention has no context length of its own; 2^20 is
 // that of the files that llama.cpp's own conversion makes.
-#define MAMBA_GGUF(require, scale, keys) \
+#define MAMBA_GGUF(scale, keys) \
   "[provides.gguf]\n" \
   "architecture = 'mamba'\n" \
   "negative_exp = ['blk.*.ssm_a']\n" \
@@ -16,7 +16,7 @@
   "use_conv_bias = true\n" \
   "[provides.gguf.require]\n" \
   "'ssm.inner_size' = { product = ['hidden_size', 2] }\n" \
-  require scale \
+  scale \
   "[provides.gguf.tensors]\n" \
   "'backbone.embeddings' = 'token_embd'\n" \
   "'backbone.norm_f' = 'output_norm'\n" \
@@ -46,7 +46,6 @@
 // factor of their input makes this epsilon theirs: s x / sqrt(mean((s x)^2) + e) = x / sqrt(mean(x^2) + e / s^2).
 #define MAMBA_GGUF_NORMED \
   MAMBA_GGUF( \
-    "layer_norm_epsilon = [{ value = 'mixer_rms_eps', where = { layer_norm_epsilon = 0.0 } }, 'layer_norm_epsilon']\n", \
     "[provides.gguf.scale]\n" \
     "'blk.*.ssm_x' = [{ by = [{ root = { ratio = ['layer_norm_epsilon', 'mixer_rms_eps'] } }] }]\n", \
     "'ssm.dt_b_c_rms' = true\n")

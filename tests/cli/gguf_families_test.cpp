@@ -276,7 +276,7 @@ TEST_CASE("experts of hybrids as GGUF: granitemoehybrid, nemotron_h and jamba", 
   CHECK(three.theirs("blk.2.ffn_up.weight") == three.own("model.layers.2.feed_forward.up_proj.weight"));
 }
 
-TEST_CASE("factors in the matrices of a GGUF file: falcon_h1", "[cli][gguf]") {
+TEST_CASE("factors in the matrices of a GGUF file: falcon_h1 and falcon_mamba", "[cli][gguf]") {
   Scratch scratch;
   const Exported one =
       exported(scratch, "falcon_h1",
@@ -297,6 +297,15 @@ TEST_CASE("factors in the matrices of a GGUF file: falcon_h1", "[cli][gguf]") {
   CHECK(one.theirs("blk.0.ssm_in.weight") == times(one.own(layer + "mamba.in_proj.weight"), [](size_t row) {
           return row < 32 ? 1.0f : row < 64 ? 4.0f : row < 72 ? 8.0f : row < 80 ? 16.0f : 32.0f;
         }));
+
+  const std::string keys = "hidden_size = 16\nnum_hidden_layers = 1\nstate_size = 4\nmixer_rms_eps = 1e-3\n";
+  const Exported two = exported(scratch, "falcon_mamba", keys + "layer_norm_epsilon = 4e-3\n");
+  CHECK(two.file.text("general.architecture") == "mamba");
+  CHECK(two.file.flag("mamba.ssm.dt_b_c_rms"));
+  CHECK(two.file.real("mamba.attention.layer_norm_rms_epsilon") == 4e-3f);
+  CHECK(two.theirs("blk.0.ssm_x.weight") ==
+        times(two.own("backbone.layers.0.mixer.x_proj.weight"), [](size_t) { return 2.0f; }));
+  CHECK_FALSE(exported(scratch, "mamba", keys.substr(0, keys.find("mixer"))).file.keys.count("mamba.ssm.dt_b_c_rms"));
 }
 
 TEST_CASE("engine check says which layers and factors llama.cpp does not compute", "[cli][gguf]") {

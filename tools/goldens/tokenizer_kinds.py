@@ -28,6 +28,8 @@ TEXTS = [
 CORPUS = (TEXTS + ["the quick brown fox jumps over the lazy dog and then the other dogs too", "Hello world, hello there user",
                    "in the beginning there was the word and the word was with them", "2023 2024 12345 67890"]) * 3
 S = "\u2581"
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 
 
 def train(pre, size, specials=(), byte_level=False):
@@ -129,6 +131,20 @@ def kinds():
     for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         out["split " + behavior] = file(b, None, sequence("pretokenizers", split(r"[\s\p{P}]", behavior), bytes_level()), [], BYTES)
         out["inverted " + behavior] = file(b, None, sequence("pretokenizers", split(r"\p{L}", behavior, True), bytes_level()), [], BYTES)
+    def cased(after, digits):
+        rest = digits + r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        return rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{after}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{after}|" + rest
+
+    own_bytes = [token("<|endoftext|>", 0)]
+    phi = [token(name, n + i, rstrip=name != "<|endoftext|>", special=name != "<|user|>") for i, name in enumerate(("<|endoftext|>", "<|assistant|>", "<|user|>", "<|im_start|>"))]
+    three = (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    out |= {
+        "o200k": file(b, None, sequence("pretokenizers", split(cased(CONTRACTIONS + "?", r"\p{N}{1,3}")), bytes_level()), own_bytes, BYTES),
+        "tekken": file(b, None, sequence("pretokenizers", split(cased("", r"\p{N}")), bytes_level()), own_bytes, BYTES, ignore_merges=True),
+        "qwen2": file(b, {"type": "NFC"}, sequence("pretokenizers", split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), bytes_level()), own_bytes, BYTES),
+        "deepseek v3": file(b, sequence("normalizers"), sequence("pretokenizers", *map(split, three), bytes_level()), own_bytes, BYTES),
+        "phi3": file(c, prepend, None, own + phi, LLAMA_DECODER, bos, **llama),
+    }
     common = {"characters": c, "bytes": b, "words": w}
     cases = {}
     for name, data in out.items():

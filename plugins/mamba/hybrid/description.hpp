@@ -5,6 +5,7 @@
 
 #include "../../common/decoder/gguf.hpp"
 #include "../../common/decoder/options.hpp"
+#include "../gguf.hpp"
 #include "engine/model.h"
 
 // clang-format off
@@ -20,9 +21,6 @@
   "architectures = ['" class_name "ForCausalLM', '" class_name "Model']\n" \
   "ignore = [" ignore "]\n" \
   "ignore_tensors = ['.rotary_emb.inv_freq']\n"
-#define HYBRID_NO_GGUF(reason) \
-  "[provides.gguf]\n" \
-  "none = '" reason "'\n"
 // [provides.gguf] of hybrids. `heads`, `groups`: options of the mixers; `fixed`, `before`: of one family alone.
 #define HYBRID_GGUF(architecture, before, heads, groups, fixed) \
   "[provides.gguf]\n" \
@@ -118,7 +116,7 @@
   "init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }\n" \
   "initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj and x_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }\n" \
   "rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are divided by sqrt(num_hidden_layers); absent: true, or false with init huggingface', adjustable = true }\n" \
-  HYBRID_NO_GGUF("llama.cpp knows it; the description here has no names for it yet") \
+  MAMBA_GGUF_NORMED \
   HYBRID_FILES("falcon_mamba", "FalconMamba", "'use_mambapy', 'use_falcon_mambapy', 'use_associative_scan'") \
   HYBRID_TIED("backbone.embeddings") \
   "[provides.pretrained.write]\n" \
