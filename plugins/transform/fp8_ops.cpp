@@ -149,9 +149,9 @@ eng_status linear_gradient(eng_gradient* g, eng_error* error) {
 
 eng_status linear_next(eng_stepping* s, eng_error* error) {
   const eng_stepping_api& api = *s->api;
-  const uint32_t n = api.inputs(s);
+  const uint32_t n = std::min(api.inputs(s), 3U);  // without a state
   eng_id in[3] = {0, 0, 0}, made = 0;
-  for (uint32_t k = 0; k < n && k < 3; ++k) in[k] = api.has(s, k) ? api.in(s, k) : 0;
+  for (uint32_t k = 0; k < n; ++k) in[k] = api.has(s, k) ? api.in(s, k) : 0;
   api.emit(s, ENG_OP_LINEAR, in, n, &made, 1, nullptr, 0, nullptr);
   api.give(s, 0, made);
   return api.status(s, error);

@@ -269,7 +269,9 @@ constexpr eng_transform table = {.struct_size = sizeof(eng_transform),
                                  .create = create,
                                  .destroy = destroy,
                                  .apply = apply,
-                                 .flags = flags};
+                                 .flags = flags,
+                                 .states = nullptr,
+                                 .update = nullptr};
 
 const char* describe() {
   return eng_description;

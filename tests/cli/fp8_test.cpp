@@ -80,7 +80,8 @@ TEST_CASE("histories of delayed scaling are planned, saved, resumed and only rea
   CHECK(column(scratch / "current", "loss") != column(scratch / "whole", "loss"));
   // In checkpoints each map has its own.
   size_t own = 0;
-  for (const Json& t : Json::parse(read(checkpoint(scratch / "whole", 6) / "manifest.json")).at("tensors"))
+  const Json manifest = Json::parse(read(checkpoint(scratch / "whole", 6) / "manifest.json"));
+  for (const Json& t : manifest.at("tensors"))
     own += t.at("name").get<std::string>().rfind("transform.fp8.model.layers.", 0) == 0 && t.at("role") == "policy";
   CHECK(own == 14);
   const double loss = Json::parse(good(scratch, {"eval", "whole", "--json"}).out).at("loss");

@@ -138,7 +138,7 @@ TEST_CASE("histories of ranks that divide layers, sequences or blocks are those 
     whole.world /= c.tensor * c.context * c.pipeline, whole.tensor = whole.context = whole.pipeline = 1;
     whole.sequence = false;
     INFO(describe(group));
-    all_equal(group, {draws[0], draws[2], draws[3]});
+    all_equal(group, {draws[0], draws[2], draws[c.pipeline > 1 ? 1 : 3]});  // stages keep their weights
     group.steps = whole.steps = 1;
     const Result mine = train(group, plan(group, draws[0]), {3}), theirs = train(whole, plan(whole, draws[0]), {3});
     CHECK(mine.complaint == "");

@@ -102,3 +102,35 @@ TEST_CASE("a checkpoint of four ranks goes on anywhere", "[ranks][.slow]") {
       if (ranks == 4) CHECK(diff.exit == 0);
     }
 }
+
+TEST_CASE("histories of products in fp8 go on with any number of ranks", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("fp8.toml",
+                read(scratch / "config.toml") + "\n[[transforms]]\nplugin = 'fp8'\nrecipe = 'delayed'\nhistory = 4\n");
+  const auto train = [&](const fs::path& run, uint32_t ranks, const char* steps) {
+    Args args = {"run",
+                 fs::exists(run) ? run.string() : "fp8.toml",
+                 "zero.plugin=zero2",
+                 "train.accumulate=1",
+                 "train.micro_batch=" + std::to_string(12 / ranks),
+                 std::string("train.steps=") + steps};
+    if (!fs::exists(run)) args.insert(args.end(), {"--out", run.string()});
+    if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+  };
+  train(scratch / "whole", 2, "6");
+  train(scratch / "half", 2, "3");
+  for (uint32_t ranks : {1u, 2u, 3u}) {
+    INFO(ranks << " ranks");
+    const fs::path run = scratch / std::to_string(ranks);
+    fs::copy(scratch / "half", run, fs::copy_options::recursive);
+    train(run, ranks, "6");
+    // Current scaling would be another for each number of ranks.
+    for (size_t step : {4, 5, 6}) CHECK(std::abs(loss(run, step) / loss(scratch / "whole", step) - 1) < 2e-3);
+    const Result diff = engine(scratch, {"ckpt", "diff", run.string(), (scratch / "whole").string()});
+    if (ranks == 2) CHECK(diff.exit == 0);
+  }
+}

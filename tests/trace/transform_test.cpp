@@ -21,6 +21,7 @@ struct Change {
   std::vector<std::string> targets = {};
   std::function<void(eng_build*, const eng_transform_call&, eng_id* out)> apply = [](auto&&...) {};
   std::function<void(const eng_transform_param&, uint32_t& io)> flags = {};
+  std::function<std::vector<eng_policy_state>(const eng_transform_call&)> states = {};
   eng_status status = ENG_OK;
 
   eng::Transform transform() {
@@ -35,6 +36,14 @@ struct Change {
     if (flags)
       table.flags = [](void* self, const eng_transform_param* param, uint32_t* io, eng_error*) {
         static_cast<Change*>(self)->flags(*param, *io);
+        return eng_status{ENG_OK};
+      };
+    if (states)
+      table.states = [](void* self, const eng_transform_call* call, eng_policy_state* out, uint32_t cap, uint32_t* n,
+                        eng_error*) {
+        const auto list = static_cast<Change*>(self)->states(*call);
+        std::copy_n(list.begin(), std::min<size_t>(list.size(), cap), out);
+        *n = static_cast<uint32_t>(list.size());
         return eng_status{ENG_OK};
       };
     return {name, table, std::shared_ptr<void>(this, [](void*) {}), targets};
@@ -231,6 +240,40 @@ TEST_CASE("random numbers of other ops stay, and new ones are their own") {
       b->api->emit(b, call.op, call.in, call.n_in, out, 1, call.attrs, call.n_attrs, nullptr);
   };
   CHECK(sites(Chain({change.transform()}, 0.5).traced()) == sites(Chain({}, 0.5).traced()));
+}
+
+TEST_CASE("states of a transform belong to their calls, and blocks with them share a template") {
+  Change change;
+  int32_t dtype = ENG_F32;
+  bool replaces = true;
+  change.states = [&](const eng_transform_call& call) {
+    const bool linear = call.op == std::string(ENG_OP_LINEAR);
+    return linear ? std::vector{eng_policy_state{call.params[0].name, {dtype, 1, {H}}}, {call.name, {dtype, 1, {2}}}}
+                  : std::vector<eng_policy_state>{};
+  };
+  change.apply = [&](eng_build* b, const eng_transform_call& call, eng_id* out) {
+    CHECK(call.n_states == (call.op == std::string(ENG_OP_LINEAR) ? 2 : 0));
+    if (!call.n_states || !replaces) return;
+    eng_desc desc{};
+    b->api->shape(b, call.states[0], &desc, nullptr);
+    CHECK((desc.ndim == 1 && desc.dims[0] == H));
+    out[0] = eng_linear(b, call.in[0], call.in[1], 0);
+  };
+  const eng::Model model = Chain({change.transform()}).traced();
+  CHECK(model.blocks[1].tmpl == model.blocks[2].tmpl);
+  for (size_t b : {1, 2}) {
+    const auto& states = model.blocks[b].states;
+    REQUIRE(states.size() == 2);
+    CHECK(states[0].name == "layers." + std::to_string(b - 1) + ".w.weight");
+    CHECK(states[1].name == "layers." + std::to_string(b - 1));
+  }
+  CHECK(model.blocks[3].states.empty());
+  replaces = false;
+  CHECK_THAT(fault(change), Contains("it declared or emitted something, and replaced nothing"));
+  replaces = true, dtype = ENG_F64;
+  CHECK_THAT(fault(change), Contains("its state layers.0.w.weight must be f32"));
+  change.states = [](auto&&...) { return std::vector<eng_policy_state>(17); };
+  CHECK_THAT(fault(change), Contains("has 17 states of its own; the limit is 16"));
 }
 
 TEST_CASE("parameters are frozen, and what comes before the first trained one has no backward") {
