@@ -9,12 +9,12 @@
 namespace eng {
 namespace {
 
-using Span = std::pair<uint64_t, uint64_t>;  // begin and end
+using Interval = std::pair<uint64_t, uint64_t>;  // begin and end
 
 // A tree over the times [0, n): node k covers what nodes 2k and 2k + 1 do; leaf n + t is time t. Calls `visit` for the
 // nodes that make up a span.
 template <class F>
-void make_up(size_t n, const Span& span, F visit) {
+void make_up(size_t n, const Interval& span, F visit) {
   for (size_t l = span.first + n, r = span.second + n; l < r; l /= 2, r /= 2) {
     if (l % 2) visit(l++);
     if (r % 2) visit(--r);
@@ -27,25 +27,25 @@ class Taken {
   explicit Taken(size_t times) : n_(times), all_(2 * times), last_(2 * times) {}
   void clear() {
     for (auto* nodes : {&all_, &last_})
-      for (std::vector<Span>& spans : *nodes) spans.clear();
+      for (std::vector<Interval>& spans : *nodes) spans.clear();
   }
-  void add(const Span& time, const Span& bytes) {
+  void add(const Interval& time, const Interval& bytes) {
     make_up(n_, time, [&](size_t k) { insert(all_[k], bytes); });
     // If a node has the bytes, its ancestors have them.
     for (size_t k = time.second - 1 + n_; k && insert(last_[k], bytes);) k /= 2;
     for (size_t k = time.first + n_; k && insert(last_[k], bytes);) k /= 2;
   }
   // Appends what is taken at any of these times.
-  void find(const Span& time, std::vector<Span>& out) const {
-    const auto append = [&](const std::vector<Span>& some) { out.insert(out.end(), some.begin(), some.end()); };
+  void find(const Interval& time, std::vector<Interval>& out) const {
+    const auto append = [&](const std::vector<Interval>& some) { out.insert(out.end(), some.begin(), some.end()); };
     make_up(n_, time, [&](size_t k) { append(last_[k]); });
     for (size_t k = time.second - 1 + n_; k; k /= 2) append(all_[k]);
   }
 
  private:
   // Keeps `all` sorted, and joins spans that touch. False if it has the bytes.
-  static bool insert(std::vector<Span>& all, Span bytes) {
-    const auto before = [](const Span& s, uint64_t begin) { return s.second < begin; };
+  static bool insert(std::vector<Interval>& all, Interval bytes) {
+    const auto before = [](const Interval& s, uint64_t begin) { return s.second < begin; };
     const auto from = std::lower_bound(all.begin(), all.end(), bytes.first, before);
     if (from == all.end() || bytes.second < from->first) {
       all.insert(from, bytes);
@@ -61,7 +61,7 @@ class Taken {
   }
   size_t n_;
   // Per node: what is taken at all of its times, and what is taken up to one of them.
-  std::vector<std::vector<Span>> all_, last_;
+  std::vector<std::vector<Interval>> all_, last_;
 };
 
 // A transient of one program, and when it is in use.
@@ -71,11 +71,11 @@ struct Item {
   bool scratch = false;
   Clock earliest{};                 // per queue: the least progress that is certain before its uses
   Clock release{};                  // per queue: the progress at which its last use is complete
-  Span time;                        // from its first action to behind its last one, in list order
+  Interval time;                    // from its first action to behind its last one, in list order
   size_t first_part = 0, part = 0;  // the segments of these
   uint64_t peak = 0;                // the most bytes in use at any action of `time`
   // Two items may not share bytes if any of `held` of one overlaps any of `clash` of the other.
-  std::vector<Span> held, clash;
+  std::vector<Interval> held, clash;
 };
 
 struct Items {
@@ -143,7 +143,7 @@ Items items_of(const Plan& plan, const Program& program) {
         if (mine.empty() || mine.size() == now) continue;
         const uint64_t first = item.time.first, done = item.earliest[q], last = item.release[q];
         const uint64_t open = done < mine.size() ? std::min<uint64_t>(mine[done], first) : first;
-        const auto add = [&](uint64_t begin, uint64_t end, std::vector<Span>& here, std::vector<Span>& other) {
+        const auto add = [&](uint64_t begin, uint64_t end, std::vector<Interval>& here, std::vector<Interval>& other) {
           if (begin < end)
             here.emplace_back(at + begin, at + end), other.emplace_back(at + now + begin, at + now + end);
         };
@@ -165,11 +165,11 @@ struct Layout {
 Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, Taken& taken) {
   Layout out{std::vector<uint64_t>(items.size()), 0, 0};
   taken.clear();
-  std::vector<Span> conflicts;
+  std::vector<Interval> conflicts;
   for (size_t k : order) {
     const Item& item = items[k];
     conflicts.clear();
-    for (const Span& time : item.clash) taken.find(time, conflicts);
+    for (const Interval& time : item.clash) taken.find(time, conflicts);
     std::sort(conflicts.begin(), conflicts.end());
     uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
     for (const auto& [begin, end] : conflicts) {
@@ -178,7 +178,7 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, T
     }
     if (best == UINT64_MAX) best = at;
     out.offsets[k] = best;
-    for (const Span& time : item.held) taken.add(time, {best, best + item.size});
+    for (const Interval& time : item.held) taken.add(time, {best, best + item.size});
     out.top = std::max(out.top, best + item.size);
     if (!item.scratch) out.values = out.top;
   }
@@ -186,10 +186,10 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, T
 }
 
 // Per time, and at the end: at how many of the times before it one of these spans of the items holds.
-std::vector<size_t> covered(const std::vector<Item>& items, size_t times, std::vector<Span> Item::*spans) {
+std::vector<size_t> covered(const std::vector<Item>& items, size_t times, std::vector<Interval> Item::*spans) {
   std::vector<size_t> out(times + 1, 0);
   for (const Item& item : items)
-    for (const Span& span : item.*spans) ++out[span.first], --out[span.second];
+    for (const Interval& span : item.*spans) ++out[span.first], --out[span.second];
   std::partial_sum(out.begin(), out.end(), out.begin());
   std::transform(out.begin(), out.end(), out.begin(), [](size_t n) { return size_t{n > 0}; });
   std::exclusive_scan(out.begin(), out.end(), out.begin(), size_t{0});
@@ -202,17 +202,17 @@ size_t shorten(std::vector<Item>& items, size_t times) {
   std::vector<size_t> number(times + 1, 0);
   for (Item& item : items) {
     const auto meets = [](const std::vector<size_t>& other) {
-      return [&other](const Span& span) { return other[span.first] == other[span.second]; };
+      return [&other](const Interval& span) { return other[span.first] == other[span.second]; };
     };
     std::erase_if(item.held, meets(clash));
     std::erase_if(item.clash, meets(held));
     for (const auto* spans : {&item.held, &item.clash})
-      for (const Span& span : *spans) number[span.first] = number[span.second] = 1;
+      for (const Interval& span : *spans) number[span.first] = number[span.second] = 1;
   }
   std::exclusive_scan(number.begin(), number.end(), number.begin(), size_t{0});
   for (Item& item : items)
     for (auto* spans : {&item.held, &item.clash})
-      for (Span& span : *spans) span = {number[span.first], number[span.second]};
+      for (Interval& span : *spans) span = {number[span.first], number[span.second]};
   return number.back() + 1;
 }
 

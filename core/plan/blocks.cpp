@@ -65,7 +65,8 @@ bool overwritable(SymbolKind kind, bool must) {
 
 }  // namespace
 
-BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model), emitter_(emitter) {
+BlockEmitter::BlockEmitter(const Model& model, Span blocks, Emitter& emitter)
+    : model_(model), blocks_(blocks), emitter_(emitter) {
   for (const auto& [tmpl, t] : model.templates) {
     Storage s;
     s.memory_of.assign(t.graph.size() + 1, 0);
@@ -149,9 +150,9 @@ std::vector<BlockEmitter::Reads> BlockEmitter::reads(bool training) const {
           if (i && t.graph.value(i).kind == SymbolKind::param) read.insert(block.params[t.graph.value(i).index]);
     out.push_back({static_cast<uint32_t>(b), backward, {read.begin(), read.end()}});
   };
-  for (size_t b = model_.first; b < model_.end(); ++b) pass(b, false);
+  for (size_t b = blocks_.first; b < blocks_.end; ++b) pass(b, false);
   if (training)
-    for (size_t b = model_.end(); b-- > model_.first;) {
+    for (size_t b = blocks_.end; b-- > blocks_.first;) {
       for (size_t k = made_again(b); k < b; ++k) pass(k, false);
       pass(b, true);
     }
@@ -171,7 +172,7 @@ size_t BlockEmitter::made_again(size_t b) const {
 // The first block of the run that block b ends: only the input of the run is kept. b if it ends no run.
 size_t BlockEmitter::run_before(size_t b) const {
   if (model_.blocks[b].recomputed) return b;
-  while (b > model_.first && model_.blocks[b - 1].recomputed) --b;
+  while (b > blocks_.first && model_.blocks[b - 1].recomputed) --b;
   return b;
 }
 
@@ -270,8 +271,8 @@ std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inp
 std::vector<View> BlockEmitter::forward(const MicroBatch& batch, std::vector<View> values) const {
   Pass pass{batch, false, {}};
   Env env;
-  for (uint32_t b = model_.first; b < model_.end(); ++b) values = forward(b, values, env, pass);
-  const std::vector<Term>& terms = model_.templates.at(model_.blocks[model_.end() - 1].tmpl).terms;
+  for (uint32_t b = blocks_.first; b < blocks_.end; ++b) values = forward(b, values, env, pass);
+  const std::vector<Term>& terms = model_.templates.at(model_.blocks[blocks_.end - 1].tmpl).terms;
   if (terms.empty()) return values;
   values.clear();
   for (const Term& term : terms) values.push_back(env[term.value]);
@@ -323,13 +324,13 @@ std::unique_ptr<BlockEmitter::Flight> BlockEmitter::begin(const MicroBatch& batc
   std::unique_ptr<Flight> f(
       new Flight{{emitter_, batch.offloaded}, {batch, true, nothing}, none, none, std::move(values)});
   f->pass.offloaded = &f->offloaded;
-  for (uint32_t b = model_.first; b < model_.end(); ++b) {
+  for (uint32_t b = blocks_.first; b < blocks_.end; ++b) {
     f->inputs[b] = f->values;
     f->values = forward(b, f->values, f->envs[b], f->pass);
     if (batch.after_forward) batch.after_forward(b, f->values);
     // The last two blocks stay: their backward begins before a copy could go and return. Of a recomputed run
     // of blocks, the last one keeps the input of the run; the others keep nothing.
-    if (batch.offloaded && b + 2 < model_.end() && !model_.blocks[b].recomputed)
+    if (batch.offloaded && b + 2 < blocks_.end && !model_.blocks[b].recomputed)
       f->offloaded.leave(kept(b, f->envs, f->inputs));
   }
   f->pass.again = true;
@@ -340,11 +341,11 @@ std::vector<View> BlockEmitter::end(Flight& flight, std::vector<View> seeds) con
   auto& [offloaded, pass, envs, inputs, values] = flight;
   const MicroBatch& batch = pass.batch;
   std::vector<View> loss;
-  for (uint32_t b = model_.end(); b-- > model_.first;) {
+  for (uint32_t b = blocks_.end; b-- > blocks_.first;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
     if (batch.offloaded) {
-      for (size_t k = b + 1; k-- > std::max(b, model_.first + 1) - 1;)
+      for (size_t k = b + 1; k-- > std::max(b, blocks_.first + 1) - 1;)
         offloaded.come(kept(k, envs, inputs));  // the next ones beside this one
       for (View& view : env) view = offloaded.here(view);
     }
@@ -369,10 +370,11 @@ std::vector<View> BlockEmitter::end(Flight& flight, std::vector<View> seeds) con
     if (b + 1 == envs.size() && t.terms.empty()) loss = {env[t.train_outputs[0]]};
     for (const Term& term : t.terms) loss.push_back(env[term.trained]);
     for (size_t k = 0; k < t.d_params.size(); ++k) add_apart(b, k, env, pass);
-    // A parameter without any contribution has a zero gradient.
+    // A parameter without any contribution has a zero gradient: the first block with it is the last one to contribute.
     for (size_t k = 0; k < t.params.size(); ++k) {
-      uint32_t p = model_.blocks[b].params[k];
-      if (!t.d_params[k] && !model_.params[p].frozen && b == first_user(p) && !std::exchange(pass.contributed[p], 1))
+      uint32_t p = model_.blocks[b].params[k], first = blocks_.first;
+      while (!std::count(model_.blocks[first].params.begin(), model_.blocks[first].params.end(), p)) ++first;
+      if (!t.d_params[k] && !model_.params[p].frozen && b == first && !std::exchange(pass.contributed[p], 1))
         emitter_.zero(batch.gradient(p));
     }
     seeds.clear();
@@ -381,13 +383,6 @@ std::vector<View> BlockEmitter::end(Flight& flight, std::vector<View> seeds) con
   }
   values = std::move(seeds);
   return loss;
-}
-
-// The first block with the parameter, which is the last one to contribute to its gradient.
-uint32_t BlockEmitter::first_user(uint32_t parameter) const {
-  for (uint32_t b = model_.first; b < model_.end(); ++b)
-    if (std::count(model_.blocks[b].params.begin(), model_.blocks[b].params.end(), parameter)) return b;
-  return 0;
 }
 
 }  // namespace eng

@@ -38,14 +38,14 @@ struct MicroBatch {
 
 class BlockEmitter {
  public:
-  BlockEmitter(const Model& model, Emitter& emitter);
+  BlockEmitter(const Model& model, Span blocks, Emitter& emitter);
   // A pass over a block, and the parameters that it reads.
   struct Reads {
     uint32_t block;
     bool backward;
     std::vector<uint32_t> params;
   };
-  // In the order of the passes: all blocks forward; then, in training, all blocks backward from the last one, each
+  // In the order of the passes: its blocks forward; then, in training, its blocks backward from the last one, each
   // after the forward passes that are repeated for it.
   std::vector<Reads> reads(bool training) const;
   struct Pass {
@@ -64,11 +64,11 @@ class BlockEmitter {
     std::vector<View> values;  // the outputs of the last block; after the backward, the gradients of the first one's
                                // inputs
   };
-  // Emits the micro-batch. `values`: of a stage that is not the first, the inputs of its first block. Returns the terms
-  // of the loss, (1) each, in the order of Template::terms. Of a model without terms, and of a stage that is not the
-  // last, the outputs of the last block: the loss (1), or what replaced it.
+  // Emits the micro-batch. `values`: the inputs of the first of its blocks, if that is not the model's. Returns the
+  // terms of the loss, (1) each, in the order of Template::terms. Without the last block of the model, or of a model
+  // without terms, the outputs of the last of its blocks: of the model's, the loss (1), or what replaced it.
   std::vector<View> forward(const MicroBatch& batch, std::vector<View> values = {}) const;
-  // In training, the forward, then the backward. `seeds`: of a stage that is not the last, the gradients of its
+  // In training, the forward, then the backward. `seeds`: without the last block of the model, the gradients of its
   // outputs. Returns the terms of the loss as above, or nothing. `batch` outlives the flight.
   std::unique_ptr<Flight> begin(const MicroBatch& batch, std::vector<View> values = {}) const;
   std::vector<View> end(Flight& flight, std::vector<View> seeds = {}) const;
@@ -87,8 +87,8 @@ class BlockEmitter {
   std::vector<View> kept(size_t b, const std::vector<Env>& envs, const std::vector<std::vector<View>>& inputs) const;
   size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;
-  uint32_t first_user(uint32_t parameter) const;
   const Model& model_;
+  const Span blocks_;
   Emitter& emitter_;
   std::map<uint32_t, std::shared_ptr<const Storage>> storage_;
 };

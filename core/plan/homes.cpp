@@ -98,9 +98,9 @@ void Homes::make_homes(size_t u) {
   const Home& w = this->weight.back();
   this->master.push_back(only && !r_.train ? w : persistent("master", line, ENG_ROLE_MASTER, master, u, 1, &w));
   if (!r_.gradients()) return void(this->grad.emplace_back());
-  if (!trains(u)) {
+  if (frozen(u)) {
     this->grad.emplace_back();
-    for (uint32_t p : line == Line::reference || !frozen(u) ? std::vector<uint32_t>() : unit(u).params) {
+    for (uint32_t p : line == Line::reference ? std::vector<uint32_t>() : unit(u).params) {
       const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
       plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
       for (size_t s = 0; s < rules().states().size(); ++s) plan_.frozen.states += bytes(state_of(s, p));
@@ -114,8 +114,9 @@ void Homes::make_homes(size_t u) {
   const std::string name = "gradient " + unit(u).name;
   const uint32_t at = place(ENG_ROLE_GRAD, u);
   const bool late = r_.offload.update_late || early(u), passing = r_.optimizer && !r_.keep_gradients && !late;
-  this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
-                                : emit_.persistent(name, Line::gradients, desc, r_.job || late, at),
+  this->grad.push_back({!held(u)  ? View{0, 0, desc}
+                        : passing ? emit_.transient(name, Line::gradients, desc, at)
+                                  : emit_.persistent(name, Line::gradients, desc, r_.job || late, at),
                         reduced, false, 1, at});
   if (keeps_residuals()) residual[u] = persistent("residual", Line::residuals, ENG_ROLE_RESIDUAL, ENG_F32, u);
 }

@@ -106,16 +106,17 @@ void Observing::observe(eng_site site, const View& value, const std::vector<eng_
   for (const eng_range& r : ranges)
     shown.push_back({r.parameter->name, r.parameter->shape, r.first, r.count, r.offset});
   site.ranges = shown.data(), site.n_ranges = static_cast<uint32_t>(shown.size());
+  const bool here = r_.model.owns(site.number);  // the stages of a pipeline add what they have
   for (size_t o = 0; o < observers().size(); ++o) {
     const std::vector<Result> all = results(o, this->site(site.what, site.number, site.output));
     if (all.empty()) continue;
     const std::vector<View> to = places(o, all);
-    if (value.buffer)
+    if (value.buffer && here)
       emit(o, site, value, all, to);
     else
       for (size_t k = 0; k < to.size(); ++k)  // what changes nothing
         emit_.action(op(ENG_OP_INIT_CONSTANT), {}, {to[k]},
-                     {{{"value", 0, all[k].combine == ENG_COMBINE_MAX ? -INFINITY : 0.0}, {"first", 0, 0.0}}});
+                     {{{"value", 0, here && all[k].combine == ENG_COMBINE_MAX ? -INFINITY : 0.0}, {"first", 0, 0.0}}});
   }
 }
 
@@ -183,7 +184,7 @@ void Observing::gradients() {
     emit_.label(Phase::observe, homes.unit(u).name);
     const Home& grad = homes.grad[u];
     for (const Range& piece : homes.pieces(u, !grad.part && !plan_.stores(grad.place))) {
-      const bool mine = plan_.ranks.counts(grad.part);
+      const bool mine = plan_.ranks.counts(grad.part) && homes.held(u);
       const View value = mine ? emit_.in_memory(homes.view(grad, piece), "gradient", Line::observers) : View{};
       observe(site(ENG_SITE_GRADIENT, homes.unit(u).block), value, homes.shown(u, homes.kept(grad, piece)));
     }

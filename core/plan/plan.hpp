@@ -155,7 +155,7 @@ struct Unit {
   uint64_t piece = 0;            // elements of a piece; the last one may be shorter
   uint32_t flags = 0;            // ENG_PARAM_*
   std::vector<uint32_t> params;  // indices into Model::params
-  unsigned users = 0;            // that read them: 1, blocks of this rank, 2, of other stages, 3, both
+  uint32_t user = UINT32_MAX;    // the first block of this rank that reads them; UINT32_MAX: none
 };
 // The results that observers give under one name, combined by the host: values of a row (per micro-batch), and those
 // that a step gives once.

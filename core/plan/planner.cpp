@@ -23,7 +23,7 @@ class Planner {
         model_(request.model),
         plan_(blank(request)),
         emit_(plan_, request.workspace, request.traits),
-        blocks_(model_, emit_),
+        blocks_(model_, model_.all(), emit_),
         observing_(request, plan_, emit_),
         homes_(request, plan_, emit_),
         exchange_(request, plan_, emit_),
@@ -48,7 +48,8 @@ class Planner {
       update_.emit_late(0, static_cast<uint32_t>(model_.blocks.size()));
     }
     if (early()) emit_.begin_whole(update_again), update_.emit_again();
-    for (uint32_t k = 0; r_.job && k < r_.job->info.programs; ++k) emit_job(k);
+    for (uint32_t k = 0; r_.job && k < r_.job->info.programs; ++k)
+      emit_.begin_whole(job_program(k)), update_.emit_program(k);
     if (r_.evaluate) emit_eval("eval");
     if (r_.evaluate && !plan_.sites.empty()) emit_eval(eval_with_sites);
     if (r_.logits) emit_logits();
@@ -75,31 +76,30 @@ class Planner {
   }
 
   // ---- leases ----------------------------------------------------------------------------------------
-  // Makes the weights that live in parts whole before each pass of `blocks` that reads them, and converts those that
-  // live in another type. Both objects live as long as a segment.
-  std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, const BlockEmitter& blocks, bool training,
-                                          Leases& leases) {
-    const Demand demand(model_, homes_, blocks, training);
+  // What micro-batches do before each of these passes over this rank's blocks, in their order: they make the weights
+  // that live in parts whole, and convert those that live in another type. Empty if there are none. Outlived by
+  // `leases`, those of a segment.
+  std::function<void()> lease_weights(std::vector<BlockEmitter::Reads> passes, bool training, Leases& leases) {
+    std::erase_if(passes, [this](const auto& pass) { return !model_.owns(pass.block); });
+    const Demand demand(model_, homes_, passes);
     const uint64_t limit = moves_.live_limit(), most = demand.most_weights(r_.prefetch);
     if (limit != UINT64_MAX) check_limit(demand, limit);
     // One block's gradients are reduced while the next one's are computed, if there is room for both.
     const size_t turns = r_.overlap && demand.fits(limit, 2) ? 2 : 1;
     if (training && (each() || homes_.place(ENG_ROLE_GRAD, 0))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
     leases.pace(ENG_ROLE_WEIGHT, {most});
-    if (!most) return nullptr;
+    if (!most) return {};
     std::vector<uint64_t> room;
     for (uint64_t gradients : demand.gradients(turns)) room.push_back(std::min(most, limit - gradients));
-    auto prefetch = std::make_unique<Prefetch>(leases, demand, room, r_.prefetch, [this, &leases](size_t u) {
+    const auto ahead = std::make_shared<Prefetch>(leases, demand, room, r_.prefetch, [this, &leases](size_t u) {
       moves_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, homes_.weight[u], homes_.computed(u));
     });
-    batch.before_pass = [this, &leases, demand, ahead = prefetch.get(), k = size_t{0}]() mutable {
-      ahead->before(k);
-      for (size_t u : demand.weights(k))
+    return [this, &leases, demand, ahead, k = std::make_shared<size_t>(0)] {
+      ahead->before(*k);
+      for (size_t u : demand.weights((*k)++))
         for (uint32_t p : homes_.unit(u).params)
           weights_[p] = homes_.parameter(leases.find({ENG_ROLE_WEIGHT, u}), p, true);
-      ++k;
     };
-    return prefetch;
   }
 
   void check_limit(const Demand& demand, uint64_t limit) const {
@@ -158,13 +158,6 @@ class Planner {
     batch.states = &states_of_;
   }
 
-  // The values of a micro-batch into a row of the results.
-  void put_loss(const std::vector<View>& values, const View& row) {
-    emit_.label(Phase::loss);
-    if (row.buffer) put(values, row);
-    emit_.action(op(ENG_OP_PUT_ROW), {row.buffer ? row : values[0], exchange_.losses, plan_.counters},
-                 {exchange_.losses, plan_.counters});
-  }
   void put(const std::vector<View>& values, const View& to) {
     for (size_t k = 0; k < values.size(); ++k)
       emit_.action(op(ENG_OP_SCALE), {values[k]}, {slice(to, k, 1)}, {{{"factor", 0, 1.0}}});
@@ -181,22 +174,29 @@ class Planner {
     MicroBatch batch;
     get_rows(batch, first);
     Leases leases = moves_.leases();
-    const auto prefetch = lease_weights(batch, blocks_, true, leases);
-    if (first && r_.offload.update_late) update_before(batch, prefetch ? static_cast<uint32_t>(r_.prefetch) : 0);
+    batch.before_pass = lease_weights(blocks_.reads(true), true, leases);
+    if (first && r_.offload.update_late)
+      update_before(batch, batch.before_pass ? static_cast<uint32_t>(r_.prefetch) : 0);
     if (last && early()) update_.assume();
     std::vector<View> fresh(homes_.units());
-    make_gradients(batch, leases, fresh, first, last);
+    const eng_desc results = flat(exchange_.losses.desc.dtype, plan_.row);
+    const View row = plan_.row > 1 ? emit_.transient("results", Line::step, results) : View{};
+    make_gradients(batch, leases, fresh, row, first, last);
     // The first of several leaves nothing that lasts.
     if (!r_.activations.empty() && (!first || r_.accumulate == 1)) hook(batch);
-    View row;
-    if (plan_.row > 1) row = emit_.transient("results", Line::step, flat(exchange_.losses.desc.dtype, plan_.row));
-    if (observing_.any())
-      batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
-    put_loss(blocks_.end(*blocks_.begin(batch)), row);
+    const std::vector<View> values = blocks_.end(*blocks_.begin(batch));
+    emit_.label(Phase::loss);
+    if (row.buffer) put(values, row);
+    emit_.action(op(ENG_OP_PUT_ROW), {row.buffer ? row : values[0], exchange_.losses, plan_.counters},
+                 {exchange_.losses, plan_.counters});
   }
 
-  // `fresh`, per unit: the gradients that the micro-batch makes. All arguments outlive its backward.
-  void make_gradients(MicroBatch& batch, Leases& leases, std::vector<View>& fresh, bool first, bool last) {
+  // `fresh`, per unit: the gradients that the micro-batch makes. `row`: of its results. All arguments outlive its
+  // backward.
+  void make_gradients(MicroBatch& batch, Leases& leases, std::vector<View>& fresh, const View& row, bool first,
+                      bool last) {
+    if (observing_.any())
+      batch.after_forward = [this, row](uint32_t b, const auto& outputs) { observing_.block(b, outputs, row); };
     batch.gradient = [&, first](uint32_t p) {
       const size_t u = homes_.unit_of(p);
       if (!fresh[u].buffer) {
@@ -226,15 +226,15 @@ class Planner {
     };
   }
 
-  std::vector<View> stage(StagePart part, std::vector<View> values = {}) {
+  std::vector<View> stage(StagePart part, const MicroBatch* batch = nullptr) {
     const auto prepare = [this](uint32_t k, MicroBatch& batch, Leases& leases, std::vector<View>& fresh) {
       get_rows(batch, true, k);
       fresh.resize(homes_.units());
-      make_gradients(batch, leases, fresh, k == 0, k + 1 == r_.accumulate);
-      return !lease_weights(batch, blocks_, true, leases);
+      const View row = slice(exchange_.losses, uint64_t{k} * plan_.row, plan_.row);
+      make_gradients(batch, leases, fresh, row, k == 0, k + 1 == r_.accumulate);
     };
-    if (!r_.stage) return values;
-    return r_.stage({plan_, emit_, blocks_, homes_, moves_, exchange_.losses, prepare}, part, std::move(values));
+    const auto lease = [this](const auto& passes, Leases& leases) { return lease_weights(passes, true, leases); };
+    return r_.stage({plan_, emit_, homes_, moves_, exchange_.losses, batch, prepare, lease}, part);
   }
 
   // Before the forward of a block, which leases the weights of `ahead` more: their update that the last step has left.
@@ -290,7 +290,7 @@ class Planner {
   }
 
   void gather_losses() {
-    stage(StagePart::losses);
+    if (r_.stage) stage(StagePart::losses);
     if (!plan_.ranks.single()) {
       emit_.label(Phase::losses);
       const View mine = slice(exchange_.losses, 0, static_cast<uint64_t>(count(exchange_.losses.desc)));
@@ -301,10 +301,7 @@ class Planner {
   }
 
   void emit_update() {
-    if (observing_.any())
-      observing_.gradients();
-    else
-      gather_losses();
+    observing_.any() ? observing_.gradients() : gather_losses();
     if (updates()) update_.emit();
     if (observing_.any()) observing_.finish(), gather_losses();
     exchange_.copy_out(plan_.scalars, plan_.results);
@@ -313,11 +310,6 @@ class Planner {
 
   bool early() const { return r_.offload.early_from < model_.blocks.size(); }
   bool updates() const { return r_.optimizer && !r_.job; }
-
-  void emit_job(uint32_t k) {
-    emit_.begin_whole(job_program(k));
-    update_.emit_program(k);
-  }
 
   void emit_eval(const std::string& name) {
     emit_.begin_whole(name);
@@ -329,9 +321,9 @@ class Planner {
     if (plan_.terms.empty()) batch.output = out;
     if (name == eval_with_sites) hook(batch);
     Leases leases = moves_.leases();
-    const auto prefetch = lease_weights(batch, blocks_, false, leases);
-    const std::vector<View> values = blocks_.forward(batch, stage(StagePart::before));
-    if (model_.end() < model_.blocks.size()) return void(stage(StagePart::after, values));
+    batch.before_pass = lease_weights(blocks_.reads(false), false, leases);
+    const std::vector<View> values = r_.stage ? stage(StagePart::eval, &batch) : blocks_.forward(batch);
+    if (values.empty()) return;  // another stage has the loss
     if (!plan_.terms.empty()) put(values, out);
     exchange_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
   }
@@ -376,9 +368,9 @@ class Planner {
         const std::vector<uint32_t> nodes = nodes_with_logits(model_.templates.at(model_.blocks[b].tmpl));
         if (n < nodes.size()) hooks_.after(b, nodes[n], outputs);
       };
-    const BlockEmitter blocks(model, emit_);
+    const BlockEmitter blocks(model, model.all(), emit_);
     Leases leases = moves_.leases();
-    const auto prefetch = lease_weights(batch, blocks, false, leases);
+    batch.before_pass = lease_weights(blocks.reads(false), false, leases);
     blocks.forward(batch);
   }
 

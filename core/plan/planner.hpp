@@ -11,13 +11,15 @@ namespace eng {
 struct StepParts {
   Plan& plan;
   Emitter& emit;
-  const BlockEmitter& blocks;
   const Homes& homes;
   Moves& moves;
-  const View& losses;  // a row for each micro-batch
-  // Sets all of micro-batch k but its counters. `leases`: of the segment. `fresh`: its gradients, per unit. All three
-  // outlive its backward. False if weights are leased: those of two micro-batches would meet.
-  std::function<bool(uint32_t k, MicroBatch& batch, Leases& leases, std::vector<View>& fresh)> prepare;
+  const View& losses;       // a row for each micro-batch
+  const MicroBatch* batch;  // of "eval"
+  // Sets all of micro-batch k but its counters and `before_pass`. `leases`: of the segment. `fresh`: its gradients, per
+  // unit. All three outlive its backward.
+  std::function<void(uint32_t k, MicroBatch& batch, Leases& leases, std::vector<View>& fresh)> prepare;
+  // MicroBatch::before_pass of all micro-batches, whose passes come in this order.
+  std::function<std::function<void()>(const std::vector<BlockEmitter::Reads>& passes, Leases& leases)> lease;
 };
 
 // Makes units and homes, emits the programs and their waits. Buffers have no offsets yet: make_plan

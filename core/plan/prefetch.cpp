@@ -8,16 +8,16 @@
 
 namespace eng {
 
-Demand::Demand(const Model& model, const Homes& homes, const BlockEmitter& blocks, bool training) {
+Demand::Demand(const Model& model, const Homes& homes, const std::vector<BlockEmitter::Reads>& passes) {
   for (size_t u = 0; u < homes.units(); ++u) bytes_.push_back(homes.unit(u).count * dtype_size(homes.computed(u)));
   uses_.resize(homes.units());
   std::vector<char> made(homes.units(), 0);
   uint64_t here = 0;
-  for (const BlockEmitter::Reads& pass : blocks.reads(training)) {
+  for (const BlockEmitter::Reads& pass : passes) {
     auto& weights = weights_.emplace_back();
     for (uint32_t p : pass.params)
       if (const size_t u = homes.unit_of(p); homes.leased(u) && weights.insert(u).second)
-        uses_[u].push_back(passes() - 1);
+        uses_[u].push_back(weights_.size() - 1);
     Gradients& g = gradients_.emplace_back();
     g.backward = pass.backward;
     if (pass.backward) {
@@ -26,7 +26,7 @@ Demand::Demand(const Model& model, const Homes& homes, const BlockEmitter& block
         if (!std::exchange(made[u], 1) && !homes.frozen(u)) here += bytes_[u];
       }
       for (size_t u : homes.units_of(pass.block))
-        if (!homes.frozen(u)) g.released += bytes_[u];
+        if (!homes.frozen(u)) g.released += bytes_[u], made[u] = 0;
     }
     g.here = here;
     here -= g.released;

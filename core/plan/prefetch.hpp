@@ -10,10 +10,10 @@
 
 namespace eng {
 
-// The needs of the passes of one micro-batch, in their order.
+// The needs of the passes of a segment, in their order.
 class Demand {
  public:
-  Demand(const Model& model, const Homes& homes, const BlockEmitter& blocks, bool training);
+  Demand(const Model& model, const Homes& homes, const std::vector<BlockEmitter::Reads>& passes);
   size_t passes() const { return weights_.size(); }
   // Units whose weights pass k reads from a lease.
   const std::set<size_t>& weights(size_t k) const { return weights_[k]; }

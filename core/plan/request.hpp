@@ -108,8 +108,8 @@ struct Activation {
   std::vector<std::string> names;
 };
 
-// The micro-batches of "train"; the losses of a step, before ranks gather them; before and after the blocks of "eval".
-enum class StagePart : uint8_t { train, losses, before, after };
+// The micro-batches of "train"; the losses of a step, before ranks gather them; the blocks of "eval".
+enum class StagePart : uint8_t { train, losses, eval };
 
 struct PlanRequest {
   const Model& model;
@@ -119,9 +119,9 @@ struct PlanRequest {
   // Upper bound of a call's scratch bytes on that device. Throws Error if no kernel serves the call.
   std::function<uint64_t(const Call&)> workspace;
   uint32_t accumulate = 1;
-  // Emits that part of a stage of a pipeline. Takes the outputs of its last block, and returns the inputs of its first
-  // one. Null: this rank has all blocks. StepParts: core/plan/planner.hpp.
-  std::function<std::vector<View>(const struct StepParts& parts, StagePart part, std::vector<View> values)> stage = {};
+  // Emits that part of a stage of a pipeline. Returns what BlockEmitter::forward does for "eval", if this rank has the
+  // last block. Null: it has all blocks. StepParts: core/plan/planner.hpp.
+  std::function<std::vector<View>(const struct StepParts& parts, StagePart part)> stage = {};
   int64_t steps = 1;
   int64_t seed = 1;
   double grad_clip = 0;

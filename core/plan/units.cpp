@@ -14,9 +14,10 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
   };
   const Model& model = model_;
   std::vector<char> taken(model.params.size(), 0);
-  unit_of_.resize(taken.size()), offset_of_.resize(taken.size()), users_.resize(taken.size());
-  for (uint32_t b = 0; b < model.blocks.size(); ++b)
-    for (uint32_t p : model.blocks[b].params) users_[p] |= model.owns(b) ? 1U : 2U;
+  unit_of_.resize(taken.size()), offset_of_.resize(taken.size()), user_.resize(taken.size(), UINT32_MAX);
+  for (auto b = static_cast<uint32_t>(model.blocks.size()); b-- > 0;)
+    for (uint32_t p : model.blocks[b].params)
+      if (model.owns(b)) user_[p] = b;
   for (uint32_t b = 0; b < model.blocks.size(); ++b) {
     std::set<std::pair<uint32_t, uint32_t>> sorts;  // flags, sort
     for (uint32_t p : model.blocks[b].params) sorts.insert(sort_of(p));
@@ -26,7 +27,7 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
         if (taken[p] || sort_of(p) != sort) continue;
         taken[p] = 1;
         unit_of_[p] = plan.units.size(), offset_of_[p] = unit.count;
-        unit.params.push_back(p), unit.users |= users_[p];
+        unit.params.push_back(p), unit.user = std::min(unit.user, user_[p]);
         unit.count += padded(p).count;
       }
       if (unit.params.empty()) continue;
@@ -41,7 +42,7 @@ Units::Units(const PlanRequest& request, Plan& plan) : model_(request.model), pl
 std::vector<size_t> Units::units_of(uint32_t block) const {
   std::vector<size_t> out;
   for (size_t u = 0; u < units(); ++u)
-    if (unit(u).block == block || (block == model_.first && held(u) && !model_.owns(unit(u).block))) out.push_back(u);
+    if (unit(u).user == block) out.push_back(u);
   return out;
 }
 

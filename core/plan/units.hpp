@@ -35,12 +35,11 @@ class Units {
   size_t units() const { return plan_.units.size(); }
   const Unit& unit(size_t u) const { return plan_.units[u]; }
   size_t unit_of(uint32_t p) const { return unit_of_[p]; }
-  // The units of a block; of the first one that this rank computes, also those that it holds of other stages' blocks.
+  // The units with this block as Unit::user: after its backward their gradients are complete.
   std::vector<size_t> units_of(uint32_t block) const;
-  // A block that this rank computes reads parameters of the unit. `shared`: a block of another stage does so, too. Both
-  // stages keep it then; that of its block counts and saves it.
-  bool held(size_t u) const { return unit(u).users & 1U; }
-  bool shared(size_t u) const { return unit(u).users == 3; }
+  // A block that this rank computes reads parameters of the unit. If one of another stage does so, too, both stages
+  // keep it; that of its block counts and saves it.
+  bool held(size_t u) const { return unit(u).user != UINT32_MAX; }
   // The pieces of a unit; of a state that lives whole at one place, the unit is one.
   std::vector<Range> pieces(size_t u, bool whole = false) const;
   // The range of a piece that this rank keeps, as elements of the unit.
@@ -71,12 +70,12 @@ class Units {
   Plan& plan_;
 
  private:
-  Range read(uint32_t p) const { return users_[p] & 1U ? elements(p) : Range{}; }
+  Range read(uint32_t p) const { return user_[p] != UINT32_MAX ? elements(p) : Range{}; }
   uint64_t grid() const { return chunk * plan_.ranks.data_size(); }
   const Rules rules_;
   std::vector<size_t> unit_of_;      // per parameter
   std::vector<uint64_t> offset_of_;  // per parameter: elements, in its unit
-  std::vector<unsigned> users_;      // per parameter: as Unit::users
+  std::vector<uint32_t> user_;       // per parameter: as Unit::user
 };
 
 }  // namespace eng

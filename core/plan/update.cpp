@@ -73,6 +73,7 @@ void Update::update_units(uint32_t stage, bool early) {
 }
 
 void Update::update_unit(size_t u, uint32_t stage) {
+  if (!homes_.held(u) && !homes_.frozen(u) && observing_.any()) each_run(u, ENG_STAGE_UPDATE, homes_.grad[u]);
   if (!homes_.trains(u)) return;
   // A whole update needs the whole gradient.
   Home grad = homes_.grad[u];
@@ -217,7 +218,7 @@ uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
       Range like = homes_.padded(leader);  // it and those that follow and are updated with it
       for (; k < unit.params.size() && kind(unit.params[k]) == kind(leader); ++k)
         like.count = homes_.padded(unit.params[k]).end() - like.first;
-      if (const Range mine = overlap(like, kept); mine.count)
+      if (const Range mine = overlap(like, kept); mine.count && homes_.held(u))
         all = run(u, piece, mine, leader, stage, grad) && all;
       else if (r_.job || stage != ENG_STAGE_BEFORE)
         observing_.no_update(u);

@@ -65,6 +65,12 @@ struct Transformed {
   std::shared_ptr<void> self = {};
 };
 
+// Blocks that follow each other: [first, end).
+struct Span {
+  uint32_t first = 0, end = 0;
+  bool holds(uint32_t block) const { return block >= first && block < end; }
+};
+
 struct Model {
   std::string plugin;
   eng_model_info info{};
@@ -76,9 +82,11 @@ struct Model {
   std::vector<Transformed> transformed = {};             // in the order of the transforms
   int64_t sequences = 1;                                 // of the batch of a step
   size_t reference_blocks = 0;                           // of `blocks`, the first: those of the reference model
-  uint32_t first = 0, behind = UINT32_MAX;               // the blocks that this rank computes: [first, end())
-  uint32_t end() const { return std::min(behind, static_cast<uint32_t>(blocks.size())); }
-  bool owns(uint32_t block) const { return block >= first && block < end(); }
+  std::vector<Span> parts = {};  // the blocks that this rank computes, in their order; none: all
+  Span all() const { return {0, static_cast<uint32_t>(blocks.size())}; }
+  bool owns(uint32_t block) const {
+    return parts.empty() || std::any_of(parts.begin(), parts.end(), [&](Span s) { return s.holds(block); });
+  }
 
   int64_t parameter_count() const;  // without the reference model's
 };

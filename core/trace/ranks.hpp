@@ -20,10 +20,11 @@ constexpr Id data_group = 1;
 // follow each other; those of the same number in their stages are a column, and read the same rows. Neighbours in a
 // stage are a tensor group: they divide the tensors of one model and read the same rows. The ranks of the same number
 // in the tensor groups of a stage are a data group. `context` neighbours in it are a context group: they read the same
-// rows, of which each computes 1/context of the positions. To policies they are data ranks like others.
+// rows, of which each computes 1/context of the positions. To policies they are data ranks like others. A stage may
+// have several parts of the model: virtual stages, which follow each other through all stages, and then again.
 struct Ranks {
   World world;  // all ranks
-  uint32_t tensor, context, pipeline;
+  uint32_t tensor, context, pipeline, virtual_stages = 1;
   std::vector<std::vector<uint32_t>> groups;  // index: id - 1; the first is all ranks
   std::vector<Part> parts;                    // index: id - 1
   // `tensor` x `context` x `pipeline` divides the number of ranks.

@@ -71,7 +71,8 @@ std::vector<uint32_t> named(const Model& model, uint32_t stages, const std::vect
     throw Error(Exit::usage,
                 fmt::format("parallel.cuts has {} block{}, and {} stages begin with {}", given.size(),
                             given.size() == 1 ? "" : "s", stages, stages - 1),
-                "name the first block of every stage but the first");
+                "name the first block of every stage but the first; parallel.virtual_stages = V are V stages of each "
+                "rank");
   std::vector<uint32_t> out;
   for (const std::string& name : given) {
     const auto at =
@@ -91,18 +92,21 @@ std::vector<uint32_t> named(const Model& model, uint32_t stages, const std::vect
 }  // namespace
 
 void check_pipeline(const Config& config, bool reads_more) {
-  const int64_t stages = config.section("parallel").integer("pipeline");
+  const Section& parallel = config.section("parallel");
+  const int64_t stages = parallel.integer("pipeline"), parts = parallel.integer("virtual_stages");
+  if (stages == 1 && parts > 1)
+    throw Error(Exit::usage, fmt::format("parallel.virtual_stages = {} needs stages of ranks", parts),
+                "set parallel.pipeline to 2 or more, or remove parallel.virtual_stages");
+  if (stages == 1) return;
   const auto refuse = [&](const std::string& what, const char* help = "remove one of the two") {
     throw Error(Exit::usage, fmt::format("parallel.pipeline = {} does not work with {}", stages, what), help);
   };
   if (reads_more) refuse("jobs, or where logits, gradients or activations are read");
-  if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]] yet");
   if (config.section("reference").has("from")) refuse("[reference] yet");
   if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
   const Section& offload = config.section("offload");
-  for (const char* key : {"activations", "gradients", "parameters"})
-    if (offload.has(key) && offload.string(key) != "none")
-      refuse(fmt::format("offload.{} = \"{}\" yet", key, offload.string(key)));
+  if (const std::string tier = offload.string("activations"); tier != "none")
+    refuse(fmt::format("offload.activations = \"{}\" yet", tier));
   for (const char* key : {"update_late", "update_early"})
     if (offload.boolean(key)) refuse(fmt::format("offload.{} yet", key));
   if (const int64_t n = config.section("train").integer("accumulate"); n > most_micro_batches)
@@ -113,10 +117,10 @@ void check_pipeline(const Config& config, bool reads_more) {
 
 std::vector<uint32_t> cut_points(const Model& model, uint32_t stages, const std::vector<std::string>& given) {
   if (model.blocks.size() < stages)
-    throw Error(
-        Exit::usage,
-        fmt::format("parallel.pipeline = {}, but model {} has {} blocks", stages, model.plugin, model.blocks.size()),
-        fmt::format("set parallel.pipeline = {} or less", model.blocks.size()));
+    throw Error(Exit::usage,
+                fmt::format("parallel.pipeline x virtual_stages = {}, but model {} has {} blocks", stages, model.plugin,
+                            model.blocks.size()),
+                fmt::format("set both so that their product is {} or less", model.blocks.size()));
   if (!given.empty()) return named(model, stages, given);
   const std::vector<double> costs = flops_of(model);
   const double most =
@@ -130,97 +134,50 @@ std::vector<uint32_t> cut_points(const Model& model, uint32_t stages, const std:
 
 void cut_stages(Model& model, const Ranks& ranks, const std::vector<std::string>& given) {
   if (ranks.pipeline == 1) return;
-  const std::vector<uint32_t> firsts = cut_points(model, ranks.pipeline, given);
+  const uint32_t stages = ranks.pipeline * ranks.virtual_stages;
+  const std::vector<uint32_t> firsts = cut_points(model, stages, given);
   const auto stage_of = [&](uint32_t b) { return std::upper_bound(firsts.begin(), firsts.end(), b) - firsts.begin(); };
   std::map<uint32_t, uint32_t> user;  // parameter -> the first block with it
   for (uint32_t b = 0; b < model.blocks.size(); ++b)
     for (const uint32_t p : model.blocks[b].params) {
       const uint32_t before = user.try_emplace(p, b).first->second;
       const auto from = stage_of(before), to = stage_of(b);
-      if (from != to && (from != 0 || to + 1 != ranks.pipeline))
-        throw Error(
-            Exit::usage,
-            fmt::format("parallel.pipeline = {}: {} and {} share {}, and are in stages {} and {}", ranks.pipeline,
-                        model.blocks[before].name, model.blocks[b].name, model.params[p].name, from, to),
-            "only the first and the last stage can share parameters: set parallel.cuts to other blocks");
+      if (from != to && (from != 0 || to + 1 != stages))
+        throw Error(Exit::usage,
+                    fmt::format("parallel.pipeline = {}: {} and {} share {}, and are in stages {} and {} of {}",
+                                ranks.pipeline, model.blocks[before].name, model.blocks[b].name, model.params[p].name,
+                                from + 1, to + 1, stages),
+                    "only the first and the last stage can share parameters: set parallel.cuts to other blocks");
     }
   for (const uint32_t first : firsts) model.blocks[first - 1].recomputed = false;
-  const uint32_t stage = ranks.stage();
-  model.first = stage ? firsts[stage - 1] : 0;
-  if (stage < firsts.size()) model.behind = firsts[stage];
+  for (uint32_t s = ranks.stage(); s < stages; s += ranks.pipeline)
+    model.parts.push_back({s ? firsts[s - 1] : 0, s + 1 < stages ? firsts[s] : model.all().end});
 }
 
-std::vector<StageTurn> turns_of(uint32_t stage, uint32_t stages, uint32_t micro_batches) {
-  const bool first = stage == 0, last = stage + 1 == stages;
-  const uint32_t ahead = std::min(micro_batches, stages - 1 - stage);  // forwards before the first backward
-  std::vector<StageTurn> out;
-  const auto forward = [&](uint32_t k) {
-    if (!first) out.push_back({StageTurn::receive, k});
-    out.push_back({StageTurn::forward, k});
-  };
-  const auto backward = [&](uint32_t k) {
-    out.push_back({StageTurn::backward, k});
-    if (!first) out.push_back({StageTurn::send_back, k});
-  };
-  for (uint32_t k = 0; k < ahead; ++k) {
-    forward(k);
-    out.push_back({StageTurn::send, k});
-  }
-  for (uint32_t k = 0; k < micro_batches; ++k) {
-    const bool more = k + ahead < micro_batches;
-    if (more) forward(k + ahead);
-    if (!last) out.push_back({StageTurn::receive_back, k});
-    if (!last && more) out.push_back({StageTurn::send, k + ahead});
-    backward(k);
-  }
+std::string blocks_text(const Model& model) {
+  std::string out;
+  for (const Span& part : model.parts)
+    out += fmt::format("{}{} to {}",
+                       out.empty()                    ? ""
+                       : &part == &model.parts.back() ? " and "
+                                                      : ", ",
+                       model.blocks[part.first].name, model.blocks[part.end - 1].name);
   return out;
-}
-
-double pipeline_seconds(const std::vector<StageTime>& times, uint32_t micro_batches, double exchange) {
-  const auto stages = static_cast<uint32_t>(times.size());
-  std::vector<std::vector<StageTurn>> turns;
-  for (uint32_t s = 0; s < stages; ++s) turns.push_back(turns_of(s, stages, micro_batches));
-  std::vector<size_t> at(stages, 0);
-  std::vector<double> clock(stages, 0);
-  const auto next = [&](uint32_t s) -> const StageTurn* {
-    return at[s] < turns[s].size() ? &turns[s][at[s]] : nullptr;
-  };
-  const auto is = [&](uint32_t s, StageTurn::What what, uint32_t micro) {
-    return next(s) && *next(s) == StageTurn{what, micro};
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (uint32_t s = 0; s < stages; ++s)
-      while (const StageTurn* turn = next(s)) {
-        if (turn->what == StageTurn::forward || turn->what == StageTurn::backward) {
-          clock[s] += turn->what == StageTurn::forward ? times[s].forward : times[s].backward;
-          ++at[s], moved = true;
-          continue;
-        }
-        // The lower of two stages meets the other one; the other one waits for that.
-        const bool meets = (turn->what == StageTurn::send && is(s + 1, StageTurn::receive, turn->micro)) ||
-                           (turn->what == StageTurn::receive_back && is(s + 1, StageTurn::send_back, turn->micro));
-        if (!meets) break;
-        clock[s] = clock[s + 1] = std::max(clock[s], clock[s + 1]) + exchange;
-        ++at[s], ++at[s + 1], moved = true;
-      }
-  }
-  for (uint32_t s = 0; s < stages; ++s)
-    if (next(s)) throw Error(Exit::bug, fmt::format("stage {} of {} waits for ever", s, stages));
-  return *std::max_element(clock.begin(), clock.end());
 }
 
 std::string pipeline_line(const Model& model, const Ranks& ranks, uint32_t micro_batches) {
   if (ranks.pipeline == 1) return "";
   const std::vector<double> flops = flops_of(model);
   const double all = std::accumulate(flops.begin(), flops.end(), 0.0);
-  const double mine = std::accumulate(flops.begin() + model.first, flops.begin() + model.end(), 0.0);
-  const uint32_t stages = ranks.pipeline;
+  double mine = 0;
+  for (const Span& part : model.parts)
+    mine += std::accumulate(flops.begin() + part.first, flops.begin() + part.end, 0.0);
+  const Pipeline pipeline = pipeline_of(ranks, micro_batches);
+  const std::string several = pipeline.parts > 1 ? fmt::format(", {} virtual stages of each rank", pipeline.parts) : "";
   return fmt::format(
-      "stage {} of {}: {} to {}, {:.1f} % of the FLOPs; stages of equal times wait {:.1f} % of a step of {} "
-      "micro-batches",
-      ranks.stage() + 1, stages, model.blocks[model.first].name, model.blocks[model.end() - 1].name,
-      all > 0 ? 100 * mine / all : 0, 100.0 * (stages - 1) / (micro_batches + stages - 1), micro_batches);
+      "stage {} of {}{}: {}, {:.1f} % of the FLOPs; stages of equal times wait {:.1f} % of a step of {} micro-batches",
+      ranks.stage() + 1, pipeline.ranks, several, blocks_text(model), all > 0 ? 100 * mine / all : 0,
+      100 * equal_bubble(pipeline), micro_batches);
 }
 
 }  // namespace eng

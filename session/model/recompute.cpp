@@ -218,7 +218,8 @@ void recompute(Model& model, const Recompute& how) {
 
 Kept kept(const Model& model) {
   Kept sum;
-  for (size_t b = model.first; b < model.end(); ++b) {
+  for (uint32_t b = 0; b < model.blocks.size(); ++b) {
+    if (!model.owns(b)) continue;
     const Template& t = model.templates.at(model.blocks[b].tmpl);
     const bool inside = b && model.blocks[b - 1].recomputed;  // of a run: its input is made again, not kept
     if (model.blocks[b].recomputed) {

@@ -12,6 +12,7 @@
 #include "engine/ops_parallel.h"
 #include "engine/ops_step.h"
 #include "session/model/fp8.hpp"
+#include "session/model/pipeline.hpp"
 #include "session/planning/traffic.hpp"
 
 namespace eng {
@@ -275,8 +276,8 @@ StepTimes step_times(const Plan& plan, const Machine& machine) {
   out.exposed = out.step - calm, out.copies = out.step - without_copies;
   out.host = out.step - without_host, out.storage = out.step - without_storage;
   if (plan.ranks.pipeline > 1)
-    out.bubble = simulate(plan, plan.program("train").segments.front(), machine).seconds * (plan.ranks.pipeline - 1) /
-                 plan.accumulate;
+    out.bubble = simulate(plan, plan.program("train").segments.front(), machine).seconds *
+                 (1 / (1 - equal_bubble(pipeline_of(plan.ranks, plan.accumulate))) - 1);
   out.step += out.bubble;
   return out;
 }

@@ -133,7 +133,7 @@ static Model model_of(const Setup& s, const Asked& a, std::vector<std::string>& 
   const Section &train = a.section("train"), &model = a.section("model");
   if (a.ranks().tensor > 1) check_parallel(a.config);
   if (a.ranks().context > 1) check_context(a.config, a.readable.beyond_loss());
-  if (a.ranks().pipeline > 1) check_pipeline(a.config, a.readable.beyond_loss() || a.readable.gradients);
+  if (a.training) check_pipeline(a.config, a.readable.beyond_loss() || a.readable.gradients);
   const eng_model table = a.registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   const std::string described = s.kernels ? "" : s.target.device;
   const bool scores = a.readable.reference, plain = a.generate || a.readable.forward;

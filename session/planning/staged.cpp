@@ -10,17 +10,29 @@ namespace {
 
 class StageEmitter {
  public:
-  StageEmitter(const StepParts& parts, const Model& model) : p_(parts), model_(model) {}
+  StageEmitter(const StepParts& parts, const Model& model)
+      : p_(parts), model_(model), pipeline_(pipeline_of(ranks_, parts.plan.accumulate)) {
+    for (const Span& blocks : model.parts) blocks_.emplace_back(model, blocks, p_.emit);
+  }
 
-  std::vector<View> emit(StagePart part, std::vector<View> values) {
-    const bool first = model_.first == 0;
-    if (part == StagePart::before) return first ? std::move(values) : cross(model_.first, false, false, {});
-    if (part == StagePart::after) return cross(model_.end(), false, true, std::move(values));
+  std::vector<View> emit(StagePart part) {
+    if (part == StagePart::eval) return evaluate();
     part == StagePart::train ? train() : losses();
     return {};
   }
 
  private:
+  using What = StageTurn::What;
+  struct One {  // micro-batch
+    MicroBatch batch = {};
+    std::vector<View> fresh = {};  // gradients per unit
+    struct Part {
+      std::vector<View> values = {};  // that cross a border of the virtual stage next
+      std::unique_ptr<BlockEmitter::Flight> flight = {};
+    };
+    std::vector<Part> parts = {};
+  };
+
   // Over a group of this rank, from its member `root`.
   void broadcast(const View& value, Id group, uint32_t root) {
     const View all = slice(value, 0, static_cast<uint64_t>(count(value.desc)));
@@ -29,103 +41,153 @@ class StageEmitter {
                    {{{"group", group, 0}, {"root", root, 0}, {"members", members, 0}}});
   }
 
-  // Brings the inputs of block b to the stage that it begins or, if `back`, their gradients to the stage before it.
-  std::vector<View> cross(uint32_t b, bool back, bool sends, std::vector<View> values) {
-    const Template& t = model_.templates.at(model_.blocks[b].tmpl);
-    const Id group = ranks_.pair(ranks_.stage() - (b == model_.first));
-    p_.emit.label(back ? Phase::backward : Phase::forward, "pipeline");
+  // One exchange of virtual stage `part` with a neighbour: the inputs of the block behind their border or, if they go
+  // back, the gradients of these. Returns what arrives.
+  std::vector<View> cross(What what, uint32_t part, std::vector<View> values) {
+    const StageTurn turn{what, 0, part};
+    const bool down = turn.back() != turn.sends();  // the border behind this virtual stage, not the one before it
+    const uint32_t stage = pipeline_.stage(ranks_.stage(), part) + down, above = (stage - 1) % pipeline_.ranks;
+    const Template& t =
+        model_.templates.at(model_.blocks[down ? model_.parts[part].end : model_.parts[part].first].tmpl);
+    const uint32_t from = turn.back() ? stage % pipeline_.ranks : above,
+                   to = turn.back() ? above : stage % pipeline_.ranks;
+    p_.emit.label(turn.back() ? Phase::backward : Phase::forward, pipeline_label);
     values.resize(t.inputs.size());
     for (size_t k = 0; k < values.size(); ++k) {
-      const Id moved = back ? t.d_inputs[k] : t.inputs[k];
+      const Id moved = turn.back() ? t.d_inputs[k] : t.inputs[k];
       if (!moved) continue;
-      if (!sends) values[k] = p_.emit.transient("received", Line::activations, t.graph.value(moved).desc);
+      if (!turn.sends()) values[k] = p_.emit.transient("received", Line::activations, t.graph.value(moved).desc);
       p_.moves.between_ranks([&] {
-        if (!sends) p_.emit.zero(values[k]);  // a member that is not the root gives a value, too
-        broadcast(values[k], group, back);
+        if (!turn.sends()) p_.emit.zero(values[k]);  // a member that is not the root gives a value, too
+        broadcast(values[k], ranks_.pair(above), from > to);
       });
     }
     return values;
   }
 
-  struct One {  // micro-batch
-    MicroBatch batch = {};
-    std::vector<View> fresh = {}, values = {};  // gradients per unit; what crosses a border of the stage next
-    std::unique_ptr<BlockEmitter::Flight> flight = {};
-  };
-
   // Several micro-batches are under way at a time, so each has counters of its own. Only the last stage has losses.
   void train() {
     const uint32_t n = p_.plan.accumulate;
+    const std::vector<StageTurn> turns = turns_of(pipeline_)[ranks_.stage()];
     std::vector<One> all(n);
     Leases leases = p_.moves.leases();
+    const std::function<void()> before_pass = p_.lease(passes(turns), leases);
     const View &counters = p_.plan.counters, &losses = p_.losses;
     const View none = p_.emit.transient("no loss", Line::step, flat(losses.desc.dtype, p_.plan.row));
     p_.emit.zero(none);
     for (uint32_t k = 0; k < n; ++k) {
-      if (!p_.prepare(k, all[k].batch, leases, all[k].fresh))
-        throw Error(Exit::usage, "parallel.pipeline: its stages keep the weights that they compute with",
-                    "choose zero1 or zero2, no offload.parameters, and no precision.frozen");
+      p_.prepare(k, all[k].batch, leases, all[k].fresh);
+      all[k].parts.resize(pipeline_.parts);
+      all[k].batch.before_pass = before_pass;
       all[k].batch.counters = p_.emit.transient("counters", Line::step, counters.desc);
       p_.emit.copy(counters, all[k].batch.counters);
       p_.emit.action(op(ENG_OP_PUT_ROW), {none, losses, counters}, {losses, counters});
     }
-    for (const StageTurn& turn : turns_of(ranks_.stage(), ranks_.pipeline, n)) run(turn, all[turn.micro]);
+    for (const StageTurn& turn : turns) run(turn, all[turn.micro]);
     for (size_t u = 0; u < p_.homes.units(); ++u)
-      if (p_.homes.shared(u) && p_.homes.trains(u)) sum_of_stages(u);
+      if (p_.homes.trains(u) && shared(u)) sum_of_stages(u);
+  }
+
+  // The passes over blocks in these turns.
+  std::vector<BlockEmitter::Reads> passes(const std::vector<StageTurn>& turns) const {
+    std::vector<std::vector<BlockEmitter::Reads>> all;
+    for (const BlockEmitter& blocks : blocks_) all.push_back(blocks.reads(true));
+    std::vector<BlockEmitter::Reads> out;
+    for (const StageTurn& turn : turns) {
+      if (!turn.computes()) continue;
+      const Span& blocks = model_.parts[turn.part];
+      const auto begin = all[turn.part].begin(), middle = begin + (blocks.end - blocks.first);
+      turn.back() ? out.insert(out.end(), middle, all[turn.part].end()) : out.insert(out.end(), begin, middle);
+    }
+    return out;
   }
 
   void run(const StageTurn& turn, One& one) {
+    const BlockEmitter& blocks = blocks_[turn.part];
+    auto& [values, flight] = one.parts[turn.part];
     if (turn.what == StageTurn::forward) {
-      one.flight = p_.blocks.begin(one.batch, std::move(one.values));
-      one.values = one.flight->values;
+      flight = blocks.begin(one.batch, std::move(values));
+      values = flight->values;
     } else if (turn.what == StageTurn::backward) {
-      const std::vector<View> loss = p_.blocks.end(*one.flight, std::move(one.values));
-      one.values = one.flight->values;
-      one.flight.reset();
+      const std::vector<View> loss = blocks.end(*flight, std::move(values));
+      values = flight->values;
+      flight.reset();
       p_.emit.label(Phase::loss);
       const View row = slice(p_.losses, uint64_t{turn.micro} * p_.plan.row, p_.plan.row);
       for (size_t k = 0; k < loss.size(); ++k)
         p_.emit.action(op(ENG_OP_SCALE), {loss[k]}, {slice(row, k, 1)}, {{{"factor", 0, 1.0}}});
     } else {
-      const bool back = turn.what == StageTurn::receive_back || turn.what == StageTurn::send_back;
-      const bool sends = turn.what == StageTurn::send || turn.what == StageTurn::send_back;
-      std::vector<View> mine = sends ? std::move(one.values) : std::vector<View>();
-      one.values = cross(sends == back ? model_.first : model_.end(), back, sends, std::move(mine));
+      std::vector<View> mine = turn.sends() ? std::move(values) : std::vector<View>();
+      values = cross(turn.what, turn.part, std::move(mine));
     }
   }
 
-  // The first and the last stage have gradients of a unit: both get the sum.
+  std::vector<View> evaluate() {
+    std::vector<View> values;
+    for (uint32_t part = 0; part < pipeline_.parts; ++part) {
+      const uint32_t stage = pipeline_.stage(ranks_.stage(), part);
+      values = blocks_[part].forward(*p_.batch, stage ? cross(StageTurn::receive, part, {}) : std::vector<View>());
+      if (stage + 1 == pipeline_.stages()) return values;
+      cross(StageTurn::send, part, std::move(values));
+    }
+    return {};
+  }
+
+  // True if the first and the last stage have gradients of a unit.
+  bool shared(size_t u) const {
+    const auto reads = [&](const Block& block, uint32_t p) {
+      return std::count(block.params.begin(), block.params.end(), p) > 0;
+    };
+    for (uint32_t b = 0; b < model_.blocks.size(); ++b)
+      for (const uint32_t p : p_.homes.unit(u).params)
+        if (!model_.owns(b) && reads(model_.blocks[b], p)) return true;
+    return false;
+  }
+
+  // Both get the sum.
   void sum_of_stages(size_t u) {
     p_.emit.label(Phase::reduce, p_.homes.unit(u).name);
     const Id group = ranks_.pair(ranks_.pipeline - 1);
     for (const Range& piece : p_.homes.pieces(u))
       p_.moves.between_ranks([&] {
-        const View grad = p_.homes.view(p_.homes.grad[u], piece);
+        const View home = p_.homes.view(p_.homes.grad[u], piece);
+        const bool away = p_.homes.grad[u].place != 0;  // in a tier
+        const View grad = away ? p_.emit.transient("of this stage", Line::communication, home.desc) : home;
+        if (away) p_.emit.copy(home, grad);
         const View both = p_.emit.transient("of two stages", Line::communication,
                                             flat(grad.desc.dtype, 2 * static_cast<uint64_t>(count(grad.desc))));
         p_.emit.action(op(ENG_OP_ALL_GATHER), {grad}, {both}, {{{"group", group, 0}, {"members", 2, 0}}});
         p_.emit.action(op(ENG_OP_FOLD), {both}, {grad}, {{{"rows", 2, 0}}});
+        if (away) p_.emit.copy(grad, home);
       });
   }
 
+  // All stages get what each has observed: every number is that of one stage, and zero of the others.
   void losses() {
     p_.emit.label(Phase::losses);
-    p_.moves.between_ranks([&] { broadcast(p_.losses, ranks_.column(), ranks_.pipeline - 1); });
+    p_.moves.between_ranks([&] {
+      if (p_.plan.observed.empty()) return broadcast(p_.losses, ranks_.column(), ranks_.pipeline - 1);
+      const auto n = static_cast<uint64_t>(count(p_.losses.desc));
+      const View mine = slice(p_.losses, 0, n), all = p_.emit.transient("of all stages", Line::communication,
+                                                                        flat(mine.desc.dtype, n * ranks_.pipeline));
+      const int64_t group = ranks_.column(), members = ranks_.pipeline;
+      p_.emit.action(op(ENG_OP_ALL_GATHER), {mine}, {all}, {{{"group", group, 0}, {"members", members, 0}}});
+      p_.emit.action(op(ENG_OP_FOLD), {all}, {mine}, {{{"rows", members, 0}}});
+    });
   }
 
   const StepParts& p_;
   const Model& model_;
   const Ranks& ranks_ = p_.plan.ranks;
+  const Pipeline pipeline_;
+  std::vector<BlockEmitter> blocks_;  // per virtual stage of this rank
 };
 
 }  // namespace
 
-std::function<std::vector<View>(const StepParts&, StagePart, std::vector<View>)> stage_of(const Ranks& ranks,
-                                                                                          const Model& model) {
+std::function<std::vector<View>(const StepParts&, StagePart)> stage_of(const Ranks& ranks, const Model& model) {
   if (ranks.pipeline == 1) return {};
-  return [&model](const StepParts& parts, StagePart part, std::vector<View> values) {
-    return StageEmitter(parts, model).emit(part, std::move(values));
-  };
+  return [&model](const StepParts& parts, StagePart part) { return StageEmitter(parts, model).emit(part); };
 }
 
 }  // namespace eng

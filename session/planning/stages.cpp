@@ -5,14 +5,21 @@
 
 #include "session/planning/estimate.hpp"
 #include "session/planning/fits.hpp"
+#include "session/planning/staged.hpp"
 
 namespace eng {
 
 static StagePlan stage_plan(const Setup& setup, const Machine& machine) {
   const Plan& plan = setup.plan;
   StagePlan out;
-  out.first = setup.model.blocks[setup.model.first].name;
-  out.last = setup.model.blocks[setup.model.end() - 1].name;
+  const Model& model = setup.model;
+  std::map<std::string, size_t> part_of;  // by the name of a block
+  for (const Span& part : model.parts) {
+    for (uint32_t b = part.first; b < part.end; ++b) part_of[model.blocks[b].name] = out.parts.size();
+    out.parts.emplace_back(model.blocks[part.first].name, model.blocks[part.end - 1].name);
+  }
+  out.text = blocks_text(model);
+  out.times.resize(out.parts.size());
   out.arena = plan.arenas[0].total(), out.peak = planned_peak(setup);
   const Segment& step = plan.program("train").segments.front();
   const Simulated simulated = simulate(plan, step, machine);
@@ -20,10 +27,13 @@ static StagePlan stage_plan(const Setup& setup, const Machine& machine) {
   for (size_t a = 0; a < step.actions.size(); ++a) {
     const double seconds = simulated.actions[a].seconds;
     const Label& label = plan.labels[step.actions[a].label];
-    if (label.of == "pipeline" && plan.calls[step.actions[a].call].op->collective) out.exchange += seconds, ++exchanges;
-    if (step.actions[a].queue != Queue::compute || label.of == "pipeline") continue;
-    if (label.phase == Phase::forward) out.time.forward += seconds / plan.accumulate;
-    if (label.phase == Phase::backward) out.time.backward += seconds / plan.accumulate;
+    if (label.of == pipeline_label && plan.calls[step.actions[a].call].op->collective)
+      out.exchange += seconds, ++exchanges;
+    const auto part = part_of.find(label.of);
+    if (step.actions[a].queue != Queue::compute || part == part_of.end()) continue;
+    StageTime& time = out.times[part->second];
+    if (label.phase == Phase::forward) time.forward += seconds / plan.accumulate;
+    if (label.phase == Phase::backward) time.backward += seconds / plan.accumulate;
   }
   if (exchanges) out.exchange /= static_cast<double>(exchanges);
   return out;
@@ -42,11 +52,11 @@ std::vector<StagePlan> plan_stages(const Config& config, Registry& registry, con
 }
 
 double bubble(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
-  std::vector<StageTime> times;
+  std::vector<std::vector<StageTime>> times;
   double busy = 0, exchange = 0;
   for (const StagePlan& s : stages) {
-    times.push_back(s.time);
-    busy = std::max(busy, micro_batches * (s.time.forward + s.time.backward));
+    times.push_back(s.times);
+    busy = std::max(busy, micro_batches * s.seconds());
     exchange = std::max(exchange, s.exchange);
   }
   const double step = pipeline_seconds(times, micro_batches, exchange);
@@ -56,9 +66,9 @@ double bubble(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
 std::string stages_text(const std::vector<StagePlan>& stages, uint32_t micro_batches, bool timed) {
   std::string out;
   for (const StagePlan& s : stages) {
-    out += fmt::format("  stage {:<3}         {} to {}: {} of the device, {} in all", &s - stages.data() + 1, s.first,
-                       s.last, format_bytes(double(s.arena)), format_bytes(double(s.peak)));
-    if (timed) out += fmt::format("; {:.3g} ms a micro-batch", 1e3 * (s.time.forward + s.time.backward));
+    out += fmt::format("  stage {:<3}         {}: {} of the device, {} in all", &s - stages.data() + 1, s.text,
+                       format_bytes(double(s.arena)), format_bytes(double(s.peak)));
+    if (timed) out += fmt::format("; {:.3g} ms a micro-batch", 1e3 * s.seconds());
     out += "\n";
   }
   if (timed && !stages.empty())

@@ -173,7 +173,9 @@ uint32_t data_ranks(const Config& config, uint32_t ranks) {
 Ranks divided_ranks(const Config& config, const World& world) {
   data_ranks(config, world.size);
   const auto number = [&](const char* key) { return static_cast<uint32_t>(config.section("parallel").integer(key)); };
-  return Ranks(world, number("tensor"), number("context"), number("pipeline"));
+  Ranks out(world, number("tensor"), number("context"), number("pipeline"));
+  out.virtual_stages = number("virtual_stages");
+  return out;
 }
 
 void share_batch(Config& config, uint32_t ranks) {

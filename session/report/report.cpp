@@ -360,9 +360,12 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                            {"undo_bytes", u->undo},
                                            {"device_share", u->device_share}});
   if (plan.ranks.pipeline > 1) out["bubble_seconds"] = known(timed(plan, c.machine), times.bubble);
-  for (const StagePlan& s : c.stages)
+  for (const StagePlan& s : c.stages) {
+    Json parts = Json::array();
+    for (const auto& [first, last] : s.parts) parts.push_back(Json::ordered({{"first", first}, {"last", last}}));
     out["stages"].push_back(
-        Json::ordered({{"first", s.first}, {"last", s.last}, {"arena_bytes", s.arena}, {"peak_bytes", s.peak}}));
+        Json::ordered({{"blocks", std::move(parts)}, {"arena_bytes", s.arena}, {"peak_bytes", s.peak}}));
+  }
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);
   return out.dump(2) + "\n";

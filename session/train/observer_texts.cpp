@@ -35,7 +35,9 @@ void ObserverTexts::take_weights() {
   std::vector<char> raw, ready;
   const Plan& plan = trainer_.setup().plan;
   for (const TensorShare& t : parameters(plan)) {
-    if (!decoder_ && !plan.tensors[t.id].part) continue;  // the first rank has the whole
+    const Tensor& tensor = plan.tensors[t.id];
+    const bool whole = !tensor.part && tensor.cut.count == 1 && plan.ranks.pipeline == 1;
+    if (!decoder_ && whole) continue;  // the first rank has all of it
     const auto to = std::find_if(own.begin(), own.end(), [&](const TensorShare& one) { return one.name == t.name; });
     const uint64_t all = element_count(t.shape, t.name), most = (uint64_t{1} << 20) / dtype_size(t.dtype);
     for (uint64_t at = 0; at < all; at += most) {

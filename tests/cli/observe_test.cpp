@@ -134,6 +134,9 @@ TEST_CASE("ranks that hold parts of the weights bring them together for a text",
     CHECK(metrics(scratch / strategy).size() == 3);
   }
   CHECK(lines.size() == 1);
+  good(scratch, {"--plugin-path", FIXTURE_WRITER, "run", "written.toml", "--ranks", "2", "--out", "stages",
+                 "device.threads=1", "train.steps=3", "parallel.pipeline=2"});
+  CHECK(read(scratch / "stages" / "logs" / "rank-00000.log").find("step 2: observer writer: ") != std::string::npos);
 }
 
 TEST_CASE("without observers the program has nothing of them", "[cli]") {

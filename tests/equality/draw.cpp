@@ -90,9 +90,10 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   text += d.zero;
   const uint32_t data = g.world / g.tensor / g.pipeline;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", data % 2 ? data : 2);
-  if (g.same_rows() * g.pipeline > 1)
-    text += fmt::format("[parallel]\ntensor = {}\ncontext = {}\nsequence = {}\npipeline = {}\ncuts = [{}]\n", g.tensor,
-                        g.context, g.sequence, g.pipeline, g.cuts);
+  if (g.same_rows() * g.pipeline * g.virtual_stages > 1)
+    text += fmt::format(
+        "[parallel]\ntensor = {}\ncontext = {}\nsequence = {}\npipeline = {}\nvirtual_stages = {}\ncuts = [{}]\n",
+        g.tensor, g.context, g.sequence, g.pipeline, g.virtual_stages, g.cuts);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   text += g.transforms;
@@ -156,8 +157,8 @@ void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::ve
 std::string describe(const Group& g) {
   return fmt::format("{} on {} ranks{}, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world,
                      g.same_rows() * g.pipeline > 1
-                         ? fmt::format(" (tensor {}{}, context {}, pipeline {})", g.tensor,
-                                       g.sequence ? " with positions" : "", g.context, g.pipeline)
+                         ? fmt::format(" (tensor {}{}, context {}, pipeline {} x {})", g.tensor,
+                                       g.sequence ? " with positions" : "", g.context, g.pipeline, g.virtual_stages)
                          : "",
                      g.precision, g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
                      g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +

@@ -33,6 +33,7 @@ struct Group {
   bool packed = false;                     // several documents lie in a sample: llama, opt, mamba, mamba2, hybrid, moe
   std::string transforms = {};             // [[transforms]]
   uint32_t tensor = 1, context = 1, pipeline = 1;  // [parallel]: their product divides `world`
+  uint32_t virtual_stages = 1;                     // [parallel]
   std::string cuts = {};                           // of stages: names, quoted
   bool sequence = false;                           // [parallel], with tensor
   int64_t length = 6;                              // tokens of a sequence

@@ -124,6 +124,35 @@ TEST_CASE("a checkpoint of stages goes on with any number of them", "[ranks][.sl
   }
 }
 
+TEST_CASE("virtual stages train as one rank does, and go on with any number of them", "[ranks][.slow]") {
+  for (const std::string& model : {llama, opt}) {
+    Scratch scratch;
+    scratch.config();
+    std::string deeper = model;
+    deeper.replace(deeper.find("layers = 3"), 10, "layers = 6");
+    scratch.write("config.toml", deeper + rest);
+    train(scratch, "whole", "config.toml", 1, 1, 6);
+    train(scratch, "first", "config.toml", 2, 2, 3, {"parallel.virtual_stages=2"});
+    struct Case {
+      uint32_t ranks, stages, parts;
+      const char* zero;
+    };
+    for (const Case& c :
+         {Case{1, 1, 1, "none"}, {2, 2, 1, "none"}, {2, 2, 4, "none"}, {4, 4, 2, "none"}, {4, 2, 3, "zero3"}}) {
+      const std::string name = std::to_string(c.ranks) + "-" + std::to_string(c.stages) + "-" + std::to_string(c.parts);
+      INFO(name);
+      fs::copy(scratch / "first", scratch / name, fs::copy_options::recursive);
+      train(scratch, name, name, c.ranks, c.stages, 6,
+            {std::string("zero.plugin=") + c.zero, "parallel.virtual_stages=" + std::to_string(c.parts)});
+      for (const char* what : {"loss", "grad_norm"}) near(scratch / name, scratch / "whole", what);
+      if (model != llama || c.ranks != c.stages) continue;
+      CHECK(same_weights(scratch, name, "whole"));
+      CHECK(column(scratch / name, "loss") == column(scratch / "whole", "loss"));
+      CHECK(evaluated(scratch / name) == evaluated(scratch / "whole"));
+    }
+  }
+}
+
 #ifndef SANITIZED  // a sanitizer's own memory is in no plan
 TEST_CASE("a stage takes the planned memory", "[ranks][.slow]") {
   Scratch scratch;
@@ -132,22 +161,25 @@ TEST_CASE("a stage takes the planned memory", "[ranks][.slow]") {
                 "[model]\nplugin = 'llama'\npreset = 'tiny'\n[data]\npaths = ['text.txt']\nvalidation = 0.1\n[train]\n"
                 "steps = 3\nmicro_batch = 2\naccumulate = 4\nsequence_length = 512\neval_batches = 2\n[checkpoint]\n"
                 "every = 1\n");
-  std::vector<double> off;
-  double limit = 0;
-  for (int run = 0; run < 3; ++run) {
-    const std::string name = "run-" + std::to_string(run);
-    ran(scratch, {"config.toml", "--out", name, "parallel.pipeline=2"}, 2);
-    const std::string all = read(scratch / name / "metrics.jsonl");
-    const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
-    const std::string plan = read(scratch / name / "plan.txt");
-    const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
-    CHECK(metrics.at("device_peak_bytes").get<double>() == planned("    total     "));
-    limit = std::max(planned("  process peak") / 100, 1048576.0);
-    off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+  for (const char* parts : {"1", "2"}) {
+    std::vector<double> off;
+    double limit = 0;
+    for (int run = 0; run < 3; ++run) {
+      const std::string name = std::string("run-") + parts + "-" + std::to_string(run);
+      ran(scratch,
+          {"config.toml", "--out", name, "parallel.pipeline=2", std::string("parallel.virtual_stages=") + parts}, 2);
+      const std::string all = read(scratch / name / "metrics.jsonl");
+      const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
+      const std::string plan = read(scratch / name / "plan.txt");
+      const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
+      CHECK(metrics.at("device_peak_bytes").get<double>() == planned("    total     "));
+      limit = std::max(planned("  process peak") / 100, 1048576.0);
+      off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+    }
+    std::sort(off.begin(), off.end());
+    CAPTURE(off);
+    CHECK(std::abs(off[1]) < limit);
   }
-  std::sort(off.begin(), off.end());
-  CAPTURE(off);
-  CHECK(std::abs(off[1]) < limit);
 }
 #endif
 
