@@ -23,6 +23,7 @@ OwnTensors::OwnTensors(const PlanRequest& request, Plan& plan, Emitter& emitter,
       own.states.push_back(make(policy->kind + "." + policy->name + "." + state.name, "policy",
                                 emit_.persistent(policy->who() + " " + state.name, Line::step, state.desc, true)));
   }
+  // All states of a transform lie behind each other: one value for its `update`, slices for the blocks.
   for (size_t t = 0; t < request.model.transformed.size(); ++t) {
     const Transformed& by = request.model.transformed[t];
     uint64_t n = 0;

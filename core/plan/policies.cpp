@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/base/text.hpp"
 #include "core/plan/request.hpp"
 
 namespace eng {

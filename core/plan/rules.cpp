@@ -7,8 +7,6 @@
 #include <iterator>
 #include <set>
 
-#include "core/base/text.hpp"
-
 namespace eng {
 namespace {
 

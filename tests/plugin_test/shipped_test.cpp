@@ -49,16 +49,26 @@ TEST_CASE("the low-rank transform passes on a small model", "[plugin_test]") {
   CHECK(passed == 4);
 }
 
-TEST_CASE("the transform to products of 8 bits passes on a small model", "[plugin_test]") {
+namespace {
+
+void fp8_passes(const Args& options) {
   const Scratch place;
-  for (const Args& options : {Args{}, {"recipe=\"delayed\"", "history=2"}}) {
-    const Tried tried = try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "transform/fp8.eng.so", options);
-    INFO(tried.text());
-    CHECK(tried.result.exit == 0);
-    size_t passed = 0;
-    for (const Json& v : tried.verdicts) passed += v.at("of") == "eng.transform/1 fp8" && v.at("verdict") == "pass";
-    CHECK(passed == 4);
-  }
+  const Tried tried = try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "transform/fp8.eng.so", options);
+  INFO(tried.text());
+  CHECK(tried.result.exit == 0);
+  size_t passed = 0;
+  for (const Json& v : tried.verdicts) passed += v.at("of") == "eng.transform/1 fp8" && v.at("verdict") == "pass";
+  CHECK(passed == 4);
+}
+
+}  // namespace
+
+TEST_CASE("the transform to products of 8 bits passes on a small model", "[plugin_test]") {
+  fp8_passes({});
+}
+
+TEST_CASE("delayed scaling passes on a small model", "[plugin_test][.slow]") {
+  fp8_passes({"recipe=\"delayed\"", "history=2"});
 }
 
 TEST_CASE("those that need options pass with them", "[plugin_test]") {
