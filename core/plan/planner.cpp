@@ -391,7 +391,7 @@ class Planner {
     }
     emit_forward("decode", next, logits.device);
     exchange_.copy_out(logits.device, logits.host);
-    for (int64_t n = prefill; n >= least_prefill; n /= 2)
+    for (int64_t n = longest_prefill(model_.micro_batch); n >= least_prefill; n /= 2)
       if (model_.sequence_length > n) emit_forward(prefill_program(n), next_positions(model_, n, false), {});
   }
 

@@ -43,7 +43,7 @@ void Decoder::reset() {
 void Decoder::feed(std::span<const int32_t> tokens) {
   const size_t all = tokens.size() / rows_;
   size_t at = 0;
-  for (int64_t n = prefill; n >= least_prefill; n /= 2)
+  for (int64_t n = longest_prefill(setup_->model.micro_batch); n >= least_prefill; n /= 2)
     for (; all - at > static_cast<size_t>(n) && length_ > n; at += static_cast<size_t>(n))
       run(prefill_program(n), tokens, at, n);
   for (; at < all; ++at) run("decode", tokens, at, 1);
