@@ -32,7 +32,6 @@ import tempfile
 
 os.environ["RAYON_NUM_THREADS"] = "1"
 import tokenizers  # noqa: E402  (it reads the variable when it is loaded)
-import wordfreq  # noqa: E402
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers  # noqa: E402
 
 LANGUAGES = "en de fr es pt it pl cs tr vi ru uk el ar he fa hi bn zh ja".split()
@@ -50,6 +49,7 @@ PATTERNS = {
 
 def sentences(language, size, draw):
     """Documents in a language, of about `size` bytes together."""
+    import wordfreq
     words = [w for w in wordfreq.top_n_list(language, 50000) if not any(c in w for c in ". ")]
     weights = [wordfreq.get_frequency_dict(language).get(w, 1e-9) for w in words]
     between, stop = ("", "\u3002") if language in UNSPACED else (" ", ".")

@@ -36,7 +36,7 @@ from tokenizers import Tokenizer  # noqa: E402
 
 HELP = "cs de el en-us es fi fr hi hu it ja ko nl pl pt ru sv tr vi zh-cn".split()
 MESSAGES = "ar bn fa he th uk".split()  # languages that the help is not translated to
-# Those of which there is least come first: the others share what these leave.
+# Languages with the least text come first: the others share what these leave.
 PACKAGES = [f"libreoffice-l10n-{x}" for x in MESSAGES] + [f"libreoffice-help-{x}" for x in HELP]
 MOST = 200_000  # characters of a document
 SLICE = 2_000_000  # characters that the library gets at a time

@@ -15,7 +15,7 @@ struct StepScratch {
   StepScratch(const AttentionShape& a, void* scratch) : block(side * a.padded()) {
     kt = static_cast<float*>(scratch), v = kt + block, s = v + block, factor = s + side * side, heads = factor + side;
   }
-  // Of one query head: its packed queries, their sums over the values, their maxima and the sums of their terms.
+  // Parts of one query head: its packed queries, their sums over the values, their maxima and the sums of their terms.
   float* q(int64_t head) const { return heads + head * (2 * block + 2 * side); }
   float* o(int64_t head) const { return q(head) + block; }
   float* top(int64_t head) const { return o(head) + block; }

@@ -23,8 +23,8 @@ struct AttentionShape {
   // results and scores.
   CPU_ALWAYS uint64_t forward_scratch() const { return bytes(2, 2, 1); }
   CPU_ALWAYS uint64_t backward_scratch() const { return bytes(5, 3, 2); }
-  // The same for the next positions of a sequence: a block of keys and one of values, and of each query head that reads
-  // them a block of queries and one of results.
+  // Scratch bytes for the next positions of a sequence: a block of keys and one of values, and of each query head that
+  // reads them a block of queries and one of results.
   CPU_ALWAYS uint64_t step_scratch() const {
     const int64_t side = attention_side, block = side * padded();
     const int64_t floats = 2 * block + side * side + side + heads / kv_heads * (2 * block + 2 * side);
