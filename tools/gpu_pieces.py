@@ -27,6 +27,12 @@ MODEL = {
     "mamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "state_size": 4},
     "olmoe": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48,
               "num_attention_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True},
+    "mamba2": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "num_heads": 4, "head_dim": 16, "n_groups": 2,
+               "state_size": 16},
+    "bamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2,
+              "num_key_value_heads": 1, "attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_state": 16},
+    "qwen2_moe": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "moe_intermediate_size": 48,
+                  "shared_expert_intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1, "num_experts": 4},
 }
 
 LORA = ["adapter.plugin=lora", 'adapter.targets=["all-linear"]', "adapter.rank=2"]
@@ -223,6 +229,18 @@ class Check:
     def train_olmoe(self):
         """a tiny olmoe, with experts and the term of the loss that balances them, the same"""
         return self.against_cpu("olmoe")
+
+    def train_mamba2(self):
+        """a tiny mamba2, the same"""
+        return self.against_cpu("mamba2")
+
+    def train_bamba(self):
+        """a tiny bamba, a hybrid of mamba2 and attention, the same"""
+        return self.against_cpu("bamba")
+
+    def train_qwen2_moe(self):
+        """a tiny qwen2_moe, with an expert of every token behind a router with a sigmoid, the same"""
+        return self.against_cpu("qwen2_moe")
 
     def repeat(self):
         """two runs are equal, bit for bit"""
@@ -467,11 +485,11 @@ class Check:
 
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "train_gemma2", "train_olmoe",
-          "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
+          "train_mamba2", "train_bamba", "train_qwen2_moe", "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
           "benchmark", "benchmark_lora")
 ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark", "benchmark_lora"), ("error",)  # the other has it not, or not on request
 # Left out by --quick.
-SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "train_olmoe", "synchronous", "policies", "formats", "adapters", "analyse",
+SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "train_olmoe", "train_mamba2", "train_bamba", "train_qwen2_moe", "synchronous", "policies", "formats", "adapters", "analyse",
         "serve")
 
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "../../common/cuda/random.cuh"
+#include "../ssd.hpp"
 #include "shared.cuh"
 
 namespace mamba {
@@ -72,27 +73,34 @@ struct ALogOf {
   }
   __device__ float operator()(int64_t i) const { return logs[(first + i) % states]; }
 };
-struct DtBiasOf {
-  static constexpr const char* op = MAMBA_OP_INIT_DT_BIAS;
-  static constexpr uint32_t flags = 0;  // not EXACT: exp, log and expm1 in f64 are those of another library
+// Random numbers u, uniform in (low, high). Not EXACT: exp, log and expm1 in f64 are those of another library.
+struct UniformOf {
+  static constexpr uint32_t flags = 0;
   int64_t first;
   uint64_t seed, stream;
-  double low, high, least;
-  explicit DtBiasOf(const Call& c)
-      : first(c.integer("first")),
-        seed(static_cast<uint64_t>(c.integer("seed"))),
-        stream(static_cast<uint64_t>(c.integer("stream"))),
-        low(c.real("low")),
-        high(c.real("high")),
-        least(c.real("floor")) {
+  double low, high;
+  explicit UniformOf(const Call& c) : first(c.integer("first")), low(c.real("low")), high(c.real("high")) {
+    seed = static_cast<uint64_t>(c.integer("seed")), stream = static_cast<uint64_t>(c.integer("stream"));
     need(first >= 0, "first must be 0 or more");
   }
-  __device__ float operator()(int64_t i) const {
+  __device__ double uniform(int64_t i) const {
     const uint64_t element = static_cast<uint64_t>(first + i);
-    const double uniform = (philox(element / 4, stream, seed).at[element % 4] + 0.5) * 0x1p-32;
-    const double given = exp(low + (high - low) * uniform), step = given > least ? given : least;
+    return low + (high - low) * ((philox(element / 4, stream, seed).at[element % 4] + 0.5) * 0x1p-32);
+  }
+};
+struct DtBiasOf : UniformOf {
+  static constexpr const char* op = MAMBA_OP_INIT_DT_BIAS;
+  double least;
+  explicit DtBiasOf(const Call& c) : UniformOf(c), least(c.real("floor")) {}
+  __device__ float operator()(int64_t i) const {
+    const double given = exp(uniform(i)), step = given > least ? given : least;
     return static_cast<float>(step + log(-expm1(-step)));  // the softplus of this is `step`
   }
+};
+struct LogUniformOf : UniformOf {
+  static constexpr const char* op = MAMBA_OP_INIT_LOG_UNIFORM;
+  explicit LogUniformOf(const Call& c) : UniformOf(c) { need(low > 0, "low must be above 0"); }
+  __device__ float operator()(int64_t i) const { return static_cast<float>(log(uniform(i))); }
 };
 template <class T, class F>
 struct FillOf {
@@ -122,7 +130,8 @@ struct Init {
 
 void add_simple(std::vector<const eng_kernel*>& list) {
   using namespace on_cuda;
-  list.insert(list.end(), {&kernel<Rows<false>>, &kernel<Rows<true>>, &kernel<Init<ALogOf>>, &kernel<Init<DtBiasOf>>});
+  list.insert(list.end(), {&kernel<Rows<false>>, &kernel<Rows<true>>, &kernel<Init<ALogOf>>, &kernel<Init<DtBiasOf>>,
+                           &kernel<Init<LogUniformOf>>});
 }
 
 }  // namespace mamba

@@ -3,7 +3,7 @@
 // begin is known on the device alone, so a block finds its expert itself. It makes a tile of the result: in 16 bits on
 // tensor cores, in f32 by threads. The terms of a sum are added in their order, so the bits depend on no grid.
 #include "../../common/cuda/glue.hpp"
-#include "../../common/cuda/tensor.cuh"
+#include "../../common/cuda/tiles.hpp"
 #include "../ops.hpp"
 #include "list.hpp"
 
@@ -12,16 +12,14 @@ namespace on_cuda {
 
 using namespace cuda;
 
-// Rows and columns of a tile, and the terms that are read at once; two warps beside and two below each other.
-constexpr int tile = 64, depth = 32, block = 128;
+constexpr int depth = 32, block = tile_block;  // depth: terms that are read at once
 
 // A part of a factor in shared memory, as it lies in memory: by_terms: a line for each row or column of the tile, the
 // terms beside each other; else a line for each term. The padding makes lines begin in different banks.
 template <class T, bool by_terms>
 struct Side {
-  static constexpr int lines = by_terms ? tile : depth, length = by_terms ? depth : tile, pad = 16 / sizeof(T);
+  static constexpr int lines = by_terms ? tile : depth, length = by_terms ? depth : tile, pad = tile_pad<T>;
   alignas(16) T at[lines][length + pad];
-  __device__ float get(int place, int term) const { return to_f32(by_terms ? at[place][term] : at[term][place]); }
 };
 
 // A factor in memory. With `order`, its line r is that of the token of pair order[r].
@@ -60,70 +58,13 @@ struct Tiles {
   Side<T, b_by_terms> b[2];
 };
 
-// The sums of a thread: of tensor cores two by four of their tiles; or those of rows y + 8 i and columns x + 16 j.
-template <class T, bool a_by_terms, bool b_by_terms>
-struct Sums {
-  float of[2][4][4] = {};
-
-  __device__ __forceinline__ void add(Side<T, a_by_terms>& a, Side<T, b_by_terms>& b) {
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-    if constexpr (sizeof(T) == 4) {
-      const int x = thread % 16, y = thread / 16;
-      ENG_UNROLL_BY(4)
-      for (int t = 0; t < depth; ++t) {
-        float left[8], right[4];
-        ENG_UNROLL
-        for (int i = 0; i < 8; ++i) left[i] = a.get(y + 8 * i, t);
-        ENG_UNROLL
-        for (int j = 0; j < 4; ++j) right[j] = b.get(x + 16 * j, t);
-        ENG_UNROLL
-        for (int i = 0; i < 32; ++i)
-          of[i / 16][i / 4 % 4][i % 4] = fmaf(left[i / 4], right[i % 4], of[i / 16][i / 4 % 4][i % 4]);
-      }
-    } else {
-      const int row = thread / 64 * 32, column = thread / 32 % 2 * 32;
-      // The row of a matrix of 8 by 8 to which this lane points, and which of two beside or below it is.
-      const int inner = lane % 8, second = lane / 8 % 2 * 8, third = lane / 16 * 8;
-      ENG_UNROLL
-      for (int t = 0; t < depth; t += 16) {
-        uint32_t left[2][4], right[2][4];
-        ENG_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const int m = row + 16 * i, n = column + 16 * i;
-          ldmatrix<!a_by_terms>(left[i], shared_address(a_by_terms ? &a.at[m + second + inner][t + third]
-                                                                   : &a.at[t + third + inner][m + second]));
-          ldmatrix<!b_by_terms>(right[i], shared_address(b_by_terms ? &b.at[n + third + inner][t + second]
-                                                                    : &b.at[t + second + inner][n + third]));
-        }
-        ENG_UNROLL
-        for (int i = 0; i < 8; ++i)
-          mma<T>(of[i / 4][i % 4], left[i / 4], right[i / 2 % 2][i % 2 * 2], right[i / 2 % 2][i % 2 * 2 + 1]);
-      }
-    }
-  }
-  // Calls f(row, column, sum) for all of the tile.
-  template <class F>
-  __device__ __forceinline__ void each(F&& f) const {
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-    ENG_UNROLL
-    for (int n = 0; n < 32; ++n) {
-      const int i = n / 16, j = n / 4 % 4, k = n % 4;
-      if constexpr (sizeof(T) == 4)
-        f(thread / 16 + n / 4 * 8, thread % 16 + 16 * k, of[i][j][k]);
-      else
-        f(thread / 64 * 32 + 16 * i + lane / 4 + k / 2 * 8, thread / 32 % 2 * 32 + 8 * j + lane % 4 * 2 + k % 2,
-          of[i][j][k]);
-    }
-  }
-};
-
 // c (rows .. row_end, columns) = [acc +] a b, one tile of it, over the terms from `term` to `terms`.
 template <bool vectors, class T, class C, bool a_by_terms, bool b_by_terms>
 __device__ __forceinline__ void multiply(const Factor<T, a_by_terms>& a, const Factor<T, b_by_terms>& b, int64_t row,
                                          int64_t row_end, int64_t column, int64_t columns, int64_t term, int64_t terms,
                                          const C* acc, C* c) {
   auto& tiles = shared<Tiles<T, a_by_terms, b_by_terms>>();
-  Sums<T, a_by_terms, b_by_terms> sums;
+  Sums<T> sums;
   const auto read = [&](int part, int64_t t) {
     a.template read<vectors>(tiles.a[part], row, row_end, t, terms);
     b.template read<vectors>(tiles.b[part], column, columns, t, terms);
@@ -137,7 +78,7 @@ __device__ __forceinline__ void multiply(const Factor<T, a_by_terms>& a, const F
     commit_async();
     wait_async<1>();
     __syncthreads();
-    sums.add(tiles.a[part], tiles.b[part]);
+    sums.template add<a_by_terms, b_by_terms, depth>(tiles.a[part].at, tiles.b[part].at);
     __syncthreads();
   }
   sums.each([&](int i, int j, float sum) {

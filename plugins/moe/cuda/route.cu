@@ -1,38 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The router, its gradient, and the terms of the loss. A warp takes a token and reads its logits again for each step;
 // a block sorts the pairs of one expert. Sums have an order of their own, the same in every run.
-#include "../../common/cuda/glue.hpp"
-#include "../ops.hpp"
-#include "../routing.hpp"
-#include "list.hpp"
+#include "route.cuh"
 
 namespace moe {
 namespace on_cuda {
 
 using namespace cuda;
 
-constexpr int token_block = 256, sort_block = 512, load_block = 1024;
-constexpr unsigned all_lanes = 0xffffffff;
-
-__device__ __forceinline__ int lane_of_warp() {
-  return static_cast<int>(threadIdx.x % warp);
-}
-// The token of a warp.
-__device__ __forceinline__ int64_t token_of_warp() {
-  return int64_t{blockIdx.x} * (token_block / 32) + threadIdx.x / warp;
-}
-
-// An expert and its logit, in the order of ../routing.hpp: the largest first, NaN last, of equal ones the lower number.
-struct Choice {
-  float logit;
-  int32_t expert;
-  __device__ __forceinline__ bool before(const Choice& other) const {
-    if (logit > other.logit) return true;
-    if (logit < other.logit) return false;
-    const bool no = logit != logit, other_no = other.logit != other.logit;
-    return no != other_no ? other_no : expert < other.expert;
-  }
-};
+constexpr int sort_block = 512, load_block = 1024;
 
 // The logits of a token, and what its warp finds of them.
 template <class T>
@@ -50,17 +26,13 @@ struct Token {
     sum = sum_of_warp(mine);
   }
   // The best expert after `last`.
-  __device__ __forceinline__ Choice next(const Choice& last) const {
-    Choice best{NAN, INT32_MAX};
+  __device__ __forceinline__ Choice<float> next(const Choice<float>& last) const {
+    Choice<float> best{NAN, INT32_MAX};
     for (int32_t e = lane_of_warp(); e < experts; e += 32) {
-      const Choice one{logit(e), e};
+      const Choice<float> one{logit(e), e};
       if (last.before(one) && one.before(best)) best = one;
     }
-    for (int by = 16; by > 0; by /= 2) {
-      const Choice other{__shfl_xor_sync(all_lanes, best.logit, by), __shfl_xor_sync(all_lanes, best.expert, by)};
-      if (other.before(best)) best = other;
-    }
-    return best;
+    return best_of_warp(best);
   }
 };
 
@@ -71,7 +43,7 @@ __global__ void __launch_bounds__(token_block)
   const int64_t t = token_of_warp();
   if (t >= r.all) return;
   const Token<T> token(logits + t * r.experts, r.experts);
-  Choice last{INFINITY, -1};
+  Choice<float> last{INFINITY, -1};
   float divisor = 0;
   for (int64_t j = 0; j < r.k; ++j) {
     last = token.next(last);
@@ -197,8 +169,9 @@ __global__ void balance_terms(const float* load, const float* dbalance, const fl
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
-dim3 grid_of(const RouteSizes& r) {
-  return static_cast<unsigned>((r.all + token_block / 32 - 1) / (token_block / 32));
+void launch_sort(const RouteSizes& r, const Args& a, cudaStream_t stream) {
+  launch<sort_expert>(static_cast<unsigned>(r.experts), sort_block, sort_block * sizeof(uint64_t), stream,
+                      a.out<int32_t>(1), r.all * r.k, a.out<int32_t>(2), a.out<int32_t>(3), a.out<int32_t>(4));
 }
 
 struct Route {
@@ -218,8 +191,7 @@ struct Route {
       launch<sum_load<T>>(of_load, load_block, load_block * (sizeof(float) + sizeof(int32_t)), stream, r, a.in<T>(0),
                           chosen, found, a.out<float>(5));
     });
-    launch<sort_expert>(static_cast<unsigned>(r.experts), sort_block, sort_block * sizeof(uint64_t), stream, chosen,
-                        r.all * r.k, a.out<int32_t>(2), a.out<int32_t>(3), a.out<int32_t>(4));
+    launch_sort(r, a, stream);
   }
 };
 

@@ -91,6 +91,33 @@ TEST_CASE("emulated cuda: a router takes logits that are no numbers last") {
   for (size_t k = 1; k < 5; ++k) CHECK(got[k].same_bits(want[k]));
 }
 
+TEST_CASE("emulated cuda: the router with sigmoids and its gradient") {
+  const std::pair<Shape, moe_test::Sigmoid> cases[] = {{{1, 3, 0, 0, 1, 1, false}, {}},
+                                                       {{2, 3, 0, 0, 4, 2}, {2.5, 2, 1}},
+                                                       {{1, 2, 0, 0, 40, 4, false}, {0.5}},
+                                                       {{1, 2, 0, 0, 36, 3}, {1.5, 12, 2}}};
+  for (const int32_t type : types_of_long_cases())
+    for (const auto& [s, how] : cases) {
+      if (type != ENG_F32 && s.E > 4) continue;
+      INFO("type " << type << ", E " << s.E << ", groups " << how.groups);
+      Random random(static_cast<uint64_t>(s.E));
+      Tensor x = logits(random, type, s), correction = random_normal(random, ENG_F32, {s.E}, 0.2);
+      if (s.E == 40) x.put(3, NAN), x.put(43, -INFINITY);
+      for (int64_t e = 0; e < s.E; ++e) correction.put(e, std::floor(correction.at(e) * 8) / 8);
+      std::vector<eng_desc> out = routed(s);
+      out.pop_back();
+      for (const Tensor& added : {correction, Tensor()}) {
+        if (s.E > 4 && (s.E == 40) != (added.d.dtype != 0)) continue;  // each of them with one of the two
+        const Use route = use_of("eng.moe.route_sigmoid/1", {x, added}, out, routing(s, how));
+        const Device::Outputs got = outputs(route), want = route.wanted();
+        CHECK(error_of(got[0], want[0]) <= 1e-7);
+        for (size_t k = 1; k < 5; ++k) CHECK(got[k].same_bits(want[k]));
+        const Tensor dweights = random_normal(random, ENG_F32, {s.B, s.T, s.k});
+        check_close(use_of("eng.moe.route_sigmoid_grad/1", {x, want[1], dweights}, {x.d}, routing(s, how)), 1e-7);
+      }
+    }
+}
+
 TEST_CASE("emulated cuda: products with the weights of experts and their gradients") {
   each_case([](int32_t type, const Shape& s, Random& random, const Tensors& r) {
     const Tensor x = random_normal(random, type, {s.B, s.T, s.H}),

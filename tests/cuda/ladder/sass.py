@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three properties of the kernels, read from the built plugins by cuobjdump and nvdisasm: no register is kept in memory,
-attention of 16 bits multiplies on tensor cores, and nothing is contracted that an op rounds twice.
+attention and the scan of Mamba-2 in 16 bits multiply on tensor cores, and nothing is contracted that an op rounds twice.
 
 Spills and tensor cores: the machine code of every target. Contraction: the PTX in the plugins, where a division or a root
 is one instruction and every fused multiply-add is one that the source or a function of CUDA wrote, or a contraction.
@@ -22,7 +22,7 @@ SPILLS = {  # why it may keep registers in memory
     "sequence::FillOf": "four draws of one counter, and the argument reduction of cos and sin",
     "step::FoldAnyOf": "the stack of finished subtrees, as deep as the number of ranks makes it",
 }
-TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile")
+TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile", "mamba::on_cuda::ssd_")
 FUSED = {  # why it has fused multiply-adds
     "adamw8bit::on_cuda::update": "the op's formula: the moments",
     "attention::forward": "products; exponentials, tanh",
@@ -32,11 +32,15 @@ FUSED = {  # why it has fused multiply-adds
     "elementwise::Activation": "exponentials, the polynomial of GELU",
     "elementwise::Gated": "exponentials, the polynomial of GELU",
     "elementwise::Softcap": "tanh",
+    "mamba::on_cuda::gated_norm": "sums of squares and of products; exponentials",
+    "mamba::on_cuda::ssd_": "products; exponentials",
+    "moe::on_cuda::choose_by_sigmoid": "exponentials in f64",
     "moe::on_cuda::choose_experts": "exponentials",
     "moe::on_cuda::GatedOf": "exponentials, erfc",
     "moe::on_cuda::gated_grad": "a sum of products; exponentials, erfc",
     "moe::on_cuda::multiply": "products",
     "moe::on_cuda::route_grad": "exponentials, a logarithm",
+    "moe::on_cuda::sigmoid_grad": "exponentials in f64",
     "moe::on_cuda::sum_load": "exponentials, a logarithm",
     "norm::": "sums of squares and of products",
     "on_cuda::DtBiasOf": "exponentials, logarithms",
@@ -133,7 +137,7 @@ def judge(code):
                 continue
             if (local := row["LDL"] + row["STL"]) and not part_of(SPILLS, name):
                 spills.append(f"{arch} {name}: {local} accesses of local memory")
-            if part_of(TENSOR, name) and "_tile<float" not in name and not on_tensor_cores(row):
+            if part_of(TENSOR, name) and "<float" not in name.split("(")[0] and not on_tensor_cores(row):
                 scalar.append(f"{arch} {name}: no instruction of tensor cores")
     return {"no spills": spills, "tensor cores": scalar, "nothing contracted": contracted}
 

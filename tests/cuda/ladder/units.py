@@ -43,7 +43,9 @@ UNITS = (
           "product": "*linear*,*cross-entropy*", "sequence": "*embedding*,*dropout*",
           "step": "*step*,*fold*,*loss scale*", "optimizer": "*adamw*", "elementwise": "*add*,*scale*"}),
     Unit("mamba", "plugins/mamba/cuda", ("plugins/mamba/cuda/plugin.cpp", ORDER), "plugins/mamba/mamba-cuda.eng.so",
-         "tests/cuda/emulated/emulated-mamba.eng.so", ("tests/cuda/kernels/mamba_test.cpp",), device="cuda"),
+         "tests/cuda/emulated/emulated-mamba.eng.so", ("tests/cuda/kernels/mamba_test.cpp", "tests/cuda/kernels/ssd_test.cpp"),
+         {"conv": "*conv1d*", "norm": "*gated norm*", "scan": "*selective_scan*", "scan_grad": "*selective_scan*",
+          "ssd": "*scan of Mamba-2*", "ssd_grad": "*scan of Mamba-2*"}, device="cuda"),
     Unit("optim", "plugins/optim/cuda", ("plugins/optim/cuda/plugin.cpp", ORDER), "plugins/optim/optim-cuda.eng.so",
          "tests/cuda/emulated/emulated-optim.eng.so", ("tests/cuda/kernels/optim_test.cpp",),
          {"muon": "*muon*,*norms over more chunks*"}, device="cuda"),
@@ -54,7 +56,7 @@ UNITS = (
          "tests/cuda/emulated/emulated-loss.eng.so", ("tests/cuda/kernels/preference_test.cpp",), device="cuda"),
     Unit("moe", "plugins/moe/cuda", ("plugins/moe/cuda/plugin.cpp", ORDER), "plugins/moe/moe-cuda.eng.so",
          "tests/cuda/emulated/emulated-moe.eng.so", ("tests/cuda/kernels/moe_test.cpp",),
-         {"product": "*products*", "route": "*router*", "rows": "*gated*"}, device="cuda"),
+         {"product": "*products*", "route": "*router*", "rows": "*gated*", "sigmoid": "*sigmoids*"}, device="cuda"),
 )
 EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
 # Plugins that the tests compare with, built by ninja.

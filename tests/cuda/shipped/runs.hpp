@@ -17,6 +17,22 @@ inline const cli::Args mamba = {
     "model.num_attention_heads"};
 inline const cli::Args moe = {"model.plugin=olmoe", "model.num_experts=3", "model.num_experts_per_tok=2",
                               "model.output_router_logits=true"};
+// A mixer of mamba2, attention, and experts with a router of sigmoids.
+inline const cli::Args hybrid = {"model.plugin=nemotron_h",
+                                 "model.hybrid_override_pattern=\"M*E\"",
+                                 "model.head_dim=16",
+                                 "model.mamba_num_heads=4",
+                                 "model.mamba_head_dim=16",
+                                 "model.ssm_state_size=16",
+                                 "model.n_groups=2",
+                                 "model.n_routed_experts=4",
+                                 "model.num_experts_per_tok=2",
+                                 "model.moe_intermediate_size=24",
+                                 "model.moe_shared_expert_intermediate_size=24",
+                                 "model.n_group=2",
+                                 "model.topk_group=1",
+                                 "--unset",
+                                 "model.num_hidden_layers"};
 // LoRA beside frozen weights in 4 bits.
 inline const cli::Args qlora = {"adapter.plugin=lora", "adapter.targets=[\"all-linear\"]", "adapter.rank=4",
                                 "precision.frozen=nf4"};

@@ -40,6 +40,10 @@ TEST_CASE("software CUDA runtime (CPU): kernels of Mamba, as they ship, have the
   compare("\"eng.mamba-cuda\"", with(mamba, {"train.steps=2", "train.eval_every=0", "train.sequence_length=70"}));
 }
 
+TEST_CASE("software CUDA runtime (CPU): so do those of Mamba-2 and of routers with sigmoids, in a hybrid") {
+  compare("\"eng.mamba-cuda\"", with(hybrid, {"train.steps=2", "train.eval_every=0", "train.sequence_length=70"}));
+}
+
 TEST_CASE("software CUDA runtime (CPU): so do those of mixtures of experts") {
   compare("\"eng.moe-cuda\"", with(moe, {"train.steps=2", "train.eval_every=0"}));
 }

@@ -26,6 +26,15 @@ const Args moe = {"model.plugin=qwen3_moe",
                   "model.output_router_logits=true",
                   "--unset",
                   "model.intermediate_size"};
+// A hybrid of mamba2 and attention; attention and experts, one of every token.
+const Args mamba2 = {"model.plugin=bamba", "model.attn_layer_indices=[1]", "model.mamba_n_heads=4",
+                     "model.mamba_d_state=5", "model.mamba_n_groups=2"};
+const Args qwen2_moe = {"model.plugin=qwen2_moe",
+                        "model.num_experts=3",
+                        "model.moe_intermediate_size=24",
+                        "model.shared_expert_intermediate_size=20",
+                        "--unset",
+                        "model.intermediate_size"};
 const Args muon = {"optimizer.plugin=muon"};
 const Args adamw8bit = {"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"};
 const Args lora = {"adapter.plugin=lora", "adapter.targets=[\"all-linear\"]", "adapter.rank=2"};
@@ -42,7 +51,7 @@ std::set<std::string> plugins_of(const fs::path& run) {
 }  // namespace
 
 TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
-  const Args model = GENERATE(Args{}, mamba, moe, with(lora, {"precision.frozen=nf4"}));
+  const Args model = GENERATE(Args{}, mamba, mamba2, moe, qwen2_moe, with(lora, {"precision.frozen=nf4"}));
   Scratch scratch;
   scratch.config();
   for (const std::string device : {"cpu", "cuda"}) {
@@ -54,9 +63,9 @@ TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
     REQUIRE(result.exit == 0);
     // Kernels of another file are looked for on their device only, and only where its own file has none. Files are
     // asked in the order of their names.
-    if (model != moe)
-      CHECK(plugins_of(scratch / device).count("eng.mamba-cuda") == (device == "cuda" && model == mamba));
-    CHECK(plugins_of(scratch / device).count("eng.moe-cuda") == (device == "cuda" && model == moe));
+    const bool scans = model == mamba || model == mamba2, routes = model == moe || model == qwen2_moe;
+    if (!routes) CHECK(plugins_of(scratch / device).count("eng.mamba-cuda") == (device == "cuda" && scans));
+    CHECK(plugins_of(scratch / device).count("eng.moe-cuda") == (device == "cuda" && routes));
     CHECK(plugins_of(scratch / device).count("eng.optim-cuda") == 0);
   }
   CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
