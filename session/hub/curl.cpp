@@ -44,7 +44,7 @@ struct Curl {
       why += fmt::format("{}{}", why.empty() ? "" : "; ", printable(::dlerror(), 300));
     }
     if (!library)
-      throw Error(Exit::environment, "downloading needs libcurl, which cannot be loaded: " + why,
+      throw Error(Exit::environment, "downloads and stores on s3:// need libcurl, which cannot be loaded: " + why,
                   "apt-get install libcurl4 (or libcurl3-gnutls); or use `hf download` of the package huggingface_hub");
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
@@ -88,10 +88,14 @@ bool is_final(CURLcode code) {
 
 // One transfer, as the callbacks see it.
 struct Transfer {
-  Answer answer;
+  const Request& request;
   const Body& body;
-  std::exception_ptr thrown;
+  const std::function<bool()>& stop;
+  Answer answer = {};
+  std::exception_ptr thrown = {};
+  uint64_t sent = 0;
 };
+constexpr size_t longest_error = size_t{64} << 10;
 
 void trim(std::string& text) {
   const auto blank = [](unsigned char c) { return std::isspace(c) != 0; };
@@ -117,14 +121,19 @@ size_t take_header(char* data, size_t, size_t bytes, void* self) noexcept {
                                   {"content-range", &answer.content_range},
                                   {"retry-after", &answer.retry_after},
                                   {"x-error-code", &answer.error_code},
-                                  {"x-error-message", &answer.error_message}})
+                                  {"x-error-message", &answer.error_message},
+                                  {"x-amz-bucket-region", &answer.region}})
     if (name == known) *to = value.substr(0, 1000);
   return bytes;
 }
 
 size_t take_body(char* data, size_t, size_t bytes, void* self) noexcept {
   Transfer& transfer = *static_cast<Transfer*>(self);
-  if (transfer.answer.status != 200 && transfer.answer.status != 206) return bytes;  // a page for people
+  if (transfer.answer.status != 200 && transfer.answer.status != 206) {  // a page for people, or an error of a store
+    std::string& error = transfer.answer.error;
+    error.append(data, std::min(bytes, longest_error - std::min(longest_error, error.size())));
+    return bytes;
+  }
   try {
     transfer.body(transfer.answer, {data, bytes});
     return bytes;
@@ -134,13 +143,35 @@ size_t take_body(char* data, size_t, size_t bytes, void* self) noexcept {
   }
 }
 
-int look_up(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept {
-  return Signals::pending() != 0;
+size_t give_body(char* to, size_t, size_t bytes, void* self) noexcept {
+  Transfer& transfer = *static_cast<Transfer*>(self);
+  try {
+    const uint64_t left = transfer.request.body_bytes - transfer.sent;
+    const size_t n = left ? transfer.request.body(transfer.sent, to, std::min<uint64_t>(bytes, left)) : 0;
+    transfer.sent += n;
+    return n;
+  } catch (...) {
+    transfer.thrown = std::current_exception();
+    return CURL_READFUNC_ABORT;
+  }
+}
+
+// A connection that was kept, and was closed meanwhile, has taken some of it.
+int seek_body(void* self, curl_off_t to, int from) noexcept {
+  if (from != SEEK_SET || to < 0) return CURL_SEEKFUNC_CANTSEEK;
+  static_cast<Transfer*>(self)->sent = static_cast<uint64_t>(to);
+  return CURL_SEEKFUNC_OK;
+}
+
+int look_up(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept {
+  const Transfer& transfer = *static_cast<Transfer*>(self);
+  return transfer.stop ? transfer.stop() : Signals::pending() != 0;
 }
 
 class CurlTransport final : public Transport {
  public:
-  explicit CurlTransport(double stall) : stall_(std::max(1.0, std::ceil(stall))), handle_(curl_.init()) {
+  CurlTransport(double stall, std::function<bool()> stop)
+      : stall_(std::max(1.0, std::ceil(stall))), stop_(std::move(stop)), handle_(curl_.init()) {
     if (!handle_) throw Error(Exit::environment, "libcurl cannot be initialised");
   }
   ~CurlTransport() override { curl_.cleanup(handle_); }
@@ -148,7 +179,7 @@ class CurlTransport final : public Transport {
   CurlTransport& operator=(const CurlTransport&) = delete;
 
   Answer get(const Request& request, const Body& body) override {
-    Transfer transfer{{}, body, nullptr};
+    Transfer transfer{request, body, stop_};
     char text[CURL_ERROR_SIZE] = "";
     curl_.reset(handle_);  // connections stay open
     set(CURLOPT_URL, request.url.c_str());
@@ -165,11 +196,24 @@ class CurlTransport final : public Transport {
     set(CURLOPT_WRITEDATA, &transfer);
     set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, look_up);
+    set(CURLOPT_XFERINFODATA, &transfer);
+    if (request.method == "HEAD") set(CURLOPT_NOBODY, 1L);
+    if (request.body) {
+      set(CURLOPT_UPLOAD, 1L);
+      set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body_bytes));
+      set(CURLOPT_READFUNCTION, give_body);
+      set(CURLOPT_READDATA, &transfer);
+      set(CURLOPT_SEEKFUNCTION, seek_body);
+      set(CURLOPT_SEEKDATA, &transfer);
+    }
+    if (request.method != "GET") set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
     const std::unique_ptr<curl_slist, decltype(curl_.free_list)> headers(header_lines(request), curl_.free_list);
     set(CURLOPT_HTTPHEADER, headers.get());
     const CURLcode code = curl_.perform(handle_);
     if (transfer.thrown) std::rethrow_exception(transfer.thrown);
-    if (const int signal = Signals::pending()) throw Error(static_cast<Exit>(128 + signal), "stopped");
+    if (stop_ && stop_()) throw Error(Exit::stopped, "stopped");
+    if (const int signal = Signals::pending(); !stop_ && signal)
+      throw Error(static_cast<Exit>(128 + signal), "stopped");
     if (code != CURLE_OK) {
       const std::string why =
           fmt::format("{}: {}", origin(request.url), printable(*text ? text : curl_.strerror(code), 300));
@@ -213,6 +257,8 @@ class CurlTransport final : public Transport {
       if (curl_slist* longer = curl_.append(list, line.c_str())) list = longer;
     };
     add("Accept-Encoding: identity");
+    for (const std::string& line : request.headers) add(line);
+    if (request.body) add("Expect:");  // sent at once
     if (!request.token.empty()) add("Authorization: Bearer " + request.token);
     if (request.from) add(fmt::format("Range: bytes={}-", request.from));
     if (request.from && !request.if_range.empty()) add("If-Range: " + request.if_range);
@@ -222,13 +268,14 @@ class CurlTransport final : public Transport {
   const Curl curl_;
   const std::string user_agent = std::string("engine/") + version;
   double stall_;
+  const std::function<bool()> stop_;
   CURL* handle_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> open_transport(double stall) {
-  return std::make_unique<CurlTransport>(stall);
+std::unique_ptr<Transport> open_transport(double stall, std::function<bool()> stop) {
+  return std::make_unique<CurlTransport>(stall, std::move(stop));
 }
 
 }  // namespace eng::hub

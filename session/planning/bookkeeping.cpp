@@ -109,9 +109,10 @@ uint64_t communicator_of(const Plan& plan) {
 
 }  // namespace
 
-uint64_t second_place_bytes(uint64_t tensors) {
+uint64_t second_place_bytes(uint64_t tensors, bool store) {
   constexpr uint64_t copied_at_once = 1 << 20, tile = 512 << 10, stack = 128 << 10;
-  return copied_at_once + tile + stack + read_tensor * tensors;
+  constexpr uint64_t libraries = 6'300'000;  // libcurl 7.88 with OpenSSL over https; 4.5 MB over http
+  return copied_at_once + tile + stack + read_tensor * tensors + (store ? libraries : 0);
 }
 
 uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored) {

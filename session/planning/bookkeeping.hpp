@@ -15,8 +15,8 @@ constexpr uint64_t lengths_tile = 65536;
 // is read, for a plan that does not train.
 uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored = 0);
 // Bytes of the first rank while it copies a checkpoint of so many tensors to a second place: buffers, a thread,
-// tables.
-uint64_t second_place_bytes(uint64_t tensors);
+// tables; for one in a store also the libraries that reach it.
+uint64_t second_place_bytes(uint64_t tensors, bool store);
 
 // Gives freed memory back to the system. A process that has planned, read or saved a checkpoint keeps what it freed
 // otherwise, beside its arenas.

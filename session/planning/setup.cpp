@@ -20,6 +20,7 @@
 #include "session/model/tensor_parallel.hpp"
 #include "session/model/transforms.hpp"
 #include "session/model/vocabulary_parallel.hpp"
+#include "session/objects.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
@@ -352,7 +353,8 @@ static void plan_with(Setup& s, const Asked& a, PlanRequest request) {
     s.copies = memory_copy_bytes(written_tensors(s.plan, s.model), a.world.local_size < a.world.size);
   }
   if (a.training && !a.readable.job && a.section("checkpoint").given("second") && !s.plan.ranks.world.rank)
-    s.second = second_place_bytes(saved_tensors(s.plan).size());
+    s.second =
+        second_place_bytes(saved_tensors(s.plan).size(), is_object_address(a.section("checkpoint").string("second")));
 }
 
 static void add_notes(Setup& s, const Asked& a) {

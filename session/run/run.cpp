@@ -152,9 +152,9 @@ void Run::State::record() {
   const std::optional<RunDir>& dir = opening.place.dir;
   const std::filesystem::path checkpoints = opening.enter();
   if (request.files) trace->into(opening.directory);
-  if (const std::filesystem::path other = dir ? second_place(config, dir->path()) : ""; !other.empty())
-    second.emplace(dir->folder().inside(), other, config.section("checkpoint").integer("keep"), opening.trainer->step(),
-                   own_checkpoint() ? opening.place.from : std::nullopt);
+  if (auto other = dir ? second_place(config, dir->path(), request.open_store) : nullptr)
+    second.emplace(dir->folder().inside(), std::move(other), config.section("checkpoint").integer("keep"),
+                   opening.trainer->step(), own_checkpoint() ? opening.place.from : std::nullopt);
   if (dir)
     recorder.emplace(*dir, *opening.trainer, *trace, listener, second ? &*second : nullptr,
                      config.section("log").boolean("tensorboard"),
@@ -179,7 +179,7 @@ void Run::State::finish_copies() {
   for (;;) {
     const bool over = !second || second->wait(1);
     if (!over && !std::exchange(told, true))
-      recorder->alert(step, fmt::format("checkpoint.second: waits for the copy in {}", second->place().string()));
+      recorder->alert(step, fmt::format("checkpoint.second: waits for the copy in {}", second->place()));
     if (member.from_first(over ? "over" : "") == "over") break;
   }
   if (!second) return;

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "session/objects.hpp"
 #include "session/run/opening.hpp"
 #include "session/train/training.hpp"
 
@@ -17,10 +18,11 @@ struct RunRequest {
   std::vector<std::string> allowed_changes;  // keys ("train.seed") that may change although a resumed run refuses it
   std::string trace;                         // see TraceFile
   std::optional<double> max_seconds;
-  bool (*stop)() = nullptr;  // called between micro-batches; true: finish the micro-batch, save, exit
-  bool files = true;         // false: no run directory, and no checkpoints; a run is read, and stays as it is
-  Readable readable = {};    // what others read of it
-  bool tell_all = false;     // the listener hears of steps on each rank, with files or without
+  bool (*stop)() = nullptr;   // called between micro-batches; true: finish the micro-batch, save, exit
+  bool files = true;          // false: no run directory, and no checkpoints; a run is read, and stays as it is
+  Readable readable = {};     // what others read of it
+  OpenStore open_store = {};  // for [checkpoint] second = "s3://..."
+  bool tell_all = false;      // the listener hears of steps on each rank, with files or without
 };
 
 // The start of a rank: from which weights and at which step.

@@ -37,27 +37,36 @@ std::optional<RunDir> existing_run(const RunRequest& request) {
 }
 
 // The newest of the run and of its second place.
-std::optional<std::filesystem::path> newest_of_both(const RunDir& run, const std::filesystem::path& second,
-                                                    RunListener& listener) {
+std::optional<std::filesystem::path> newest_of_both(const RunDir& run, CopyPlace* second, RunListener& listener) {
   const auto passed_over = [&](const CheckpointRow& row) { listener.passed_over(row); };
   std::optional<std::filesystem::path> found;
   std::exception_ptr none;
   try {
     found = usable_checkpoint(run, "run", passed_over);
   } catch (const Error& e) {
-    if (second.empty() || e.exit() != Exit::checkpoint) throw;
+    if (!second || e.exit() != Exit::checkpoint) throw;
     none = std::current_exception();
   }
-  if (second.empty()) return found;
+  if (!second) return found;
   const int64_t step = found ? checkpoint_step(*found).value_or(0) : -1;
-  if (auto copy = newest_copy(run.folder().inside(), second, step, passed_over)) return copy;
+  try {
+    if (auto copy = newest_copy(run.folder().inside(), *second, run.checkpoints().path(), step, passed_over)) {
+      if (copy->parent_path() == run.checkpoints().path())
+        listener.note(
+            fmt::format("{} was brought from the second place, {}", copy->filename().string(), second->name()));
+      return copy;
+    }
+  } catch (const Error& e) {  // a store that is not there: what is here will do
+    if (!found || (e.exit() != Exit::communication && e.exit() != Exit::environment)) throw;
+    listener.note(fmt::format("checkpoint.second: {}", e.what()));
+  }
   if (none) std::rethrow_exception(none);
   return found;
 }
 
 // The checkpoint to resume from, if any.
-std::optional<std::filesystem::path> newest_to_resume(const std::string& resume, const RunDir& run,
-                                                      const std::filesystem::path& second, RunListener& listener) {
+std::optional<std::filesystem::path> newest_to_resume(const std::string& resume, const RunDir& run, CopyPlace* second,
+                                                      RunListener& listener) {
   if (resume == "never") {
     if (run.attempt() > 1)
       throw Error(Exit::usage, run.path().string() + " is already a run, but --resume never was given",
@@ -67,10 +76,9 @@ std::optional<std::filesystem::path> newest_to_resume(const std::string& resume,
   if (auto step = resume_step(resume)) {
     std::filesystem::path path = run.checkpoints().path() / checkpoint_name(*step);
     if (std::filesystem::exists(path)) return path;
-    const auto copy = second.empty() ? std::nullopt
-                                     : newest_copy(
-                                           run.folder().inside(), second, -1,
-                                           [&](const CheckpointRow& row) { listener.passed_over(row); }, *step);
+    const auto tell = [&](const CheckpointRow& row) { listener.passed_over(row); };
+    const auto copy =
+        second ? newest_copy(run.folder().inside(), *second, run.checkpoints().path(), -1, tell, *step) : std::nullopt;
     if (!copy)
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + resume + " in " + run.path().string(),
                   "available:\n" + checkpoint_table(list_checkpoints(run.checkpoints().path())));
@@ -111,8 +119,11 @@ RunPlace find_place(const RunRequest& request, const Config& config) {
   RunPlace place;
   if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
   const std::filesystem::path run = place.dir ? place.dir->path() : request.out;
-  const std::filesystem::path second = run.empty() ? run : second_place(config, run);
-  if (!second.empty()) check_second_place(run, second);
+  if (const auto second = run.empty() ? nullptr : second_place(config, run, request.open_store)) try {
+      check_second_place(run, *second);
+    } catch (const Error& e) {  // it is looked at again before the first copy
+      if (e.exit() != Exit::communication) throw;
+    }
   if (place.dir)
     remove_leftovers(place.dir->checkpoints().inside());
   else if (resume_step(request.resume) || request.resume == "must")
@@ -122,7 +133,8 @@ RunPlace find_place(const RunRequest& request, const Config& config) {
 
 void choose_checkpoint(RunPlace& place, const RunRequest& request, const Config& config, RunListener& listener) {
   if (!place.dir) return;
-  place.from = newest_to_resume(request.resume, *place.dir, second_place(config, place.dir->path()), listener);
+  const auto second = second_place(config, place.dir->path(), request.open_store);
+  place.from = newest_to_resume(request.resume, *place.dir, second.get(), listener);
   if (place.from && place.from->parent_path() != place.dir->checkpoints().path())
     listener.note("the newest usable checkpoint is in the second place: " + place.from->string());
 }

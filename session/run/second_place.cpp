@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/run/second_place.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <set>
 
 #include "session/run/run_dir.hpp"
 
@@ -21,13 +15,8 @@ namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr uint64_t copied_at_once = 1 << 20;
-constexpr const char *manifest_name = "manifest.json", *list_name = "second.json";
-constexpr uint64_t largest_manifest = uint64_t{1} << 30, largest_list = 64 << 20;
-
-// The files of a run, apart from its checkpoints, with which the second place is a run that can be resumed.
-constexpr const char* run_files[] = {
-    "config.toml", "config.resolved.toml", "device_choices.txt", "metrics.jsonl", "run.json", "state.json"};
+constexpr const char* list_name = "second.json";
+constexpr uint64_t largest_list = 64 << 20;
 
 struct Copies {
   std::map<std::string, std::string> copied, aside;
@@ -53,21 +42,6 @@ void write_list(const fs::path& file, const Copies& list) {
   write_atomic(file, Json::ordered({{"v", 1}, {"copied", list.copied}, {"aside", list.aside}}).dump(2) + "\n");
 }
 
-// "" if it cannot be read.
-std::string manifest_sum(const fs::path& checkpoint) try {
-  return Checksum::of(read_text(checkpoint / manifest_name, largest_manifest, Exit::disk));
-} catch (const Error&) {
-  return "";
-}
-
-std::vector<fs::path> checkpoints_in(const fs::path& folder) {
-  std::vector<fs::path> out;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (checkpoint_step(entry.path())) out.push_back(entry.path());
-  return out;
-}
-
 // Both priorities are those of the thread alone. Without the right to one, it has the usual.
 void be_last() {
   constexpr int of_thread = 1, best_effort = 2 << 13, lowest = 7;
@@ -76,111 +50,85 @@ void be_last() {
   ::syscall(SYS_ioprio_set, of_thread, self, best_effort | lowest);
 }
 
-// `each` sees the bytes.
-template <class Each>
-void copy_bytes(int from, const std::string& what, uint64_t bytes, FileWriter& out, const Each& each) {
-  std::vector<char> buffer(std::max<uint64_t>(1, std::min(copied_at_once, bytes)));
-  for (uint64_t at = 0; at < bytes;) {
-    const ssize_t n = ::pread(from, buffer.data(), std::min(buffer.size(), bytes - at), static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      throw Error(Exit::disk, fmt::format("cannot read {}: {}", what, n < 0 ? std::strerror(errno) : "it ends early"));
-    each(std::string_view(buffer.data(), static_cast<size_t>(n)));
-    out.write(buffer.data(), static_cast<uint64_t>(n));
-    at += static_cast<uint64_t>(n);
-  }
-  out.finish();
-}
-
-uint64_t file_bytes(int fd, const fs::path& path) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) disk_error("read", path, errno);
-  return static_cast<uint64_t>(info.st_size);
-}
-
-// A later read comes from the disk.
-void forget_pages(const fs::path& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd >= 0) ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-}
-
 }  // namespace
 
-struct SecondPlace::Job {
-  std::string name;
-  struct File {
-    std::string name;
-    Fd fd;
-    uint64_t bytes;
-  };
-  std::vector<File> files;  // the manifest last
-};
-
-fs::path second_place(const Config& config, const fs::path& run) {
+std::unique_ptr<CopyPlace> second_place(const Config& config, const fs::path& run, const OpenStore& open_store) {
   const Section& checkpoint = config.section("checkpoint");
-  if (!checkpoint.given("second") || checkpoint.string("second").empty()) return {};
+  if (!checkpoint.given("second") || checkpoint.string("second").empty()) return nullptr;
   const fs::path name = (fs::absolute(run) / "").lexically_normal().parent_path().filename();
-  return fs::absolute(config.base_dir() / checkpoint.string("second")).lexically_normal() / name;
+  const std::string& place = checkpoint.string("second");
+  if (!is_object_address(place))
+    return folder_copies(fs::absolute(config.base_dir() / place).lexically_normal() / name);
+  if (!open_store)
+    throw Error(Exit::usage, fmt::format("checkpoint.second = {}: stores of objects are for `engine run`", place),
+                "name a folder, or --unset checkpoint.second");
+  return object_copies(open_store(place + (place.ends_with('/') ? "" : "/") + name.string()));
 }
 
-void check_second_place(const fs::path& run, const fs::path& place) {
+void check_second_place(const fs::path& run, CopyPlace& place) {
   std::error_code none;
-  if (fs::equivalent(run, place, none))
-    throw Error(Exit::usage, fmt::format("checkpoint.second: {} is the run itself", place.string()),
+  if (fs::equivalent(run, place.name(), none))
+    throw Error(Exit::usage, fmt::format("checkpoint.second: {} is the run itself", place.name()),
                 "give another folder, or --unset checkpoint.second");
   const Copies list = read_list(run / list_name);
-  for (const fs::path& path : checkpoints_in(place / checkpoints_folder)) {
-    const std::string name = path.filename();
+  for (const std::string& name : place.checkpoints()) {
     const auto aside = list.aside.find(name);
-    if (list.copied.count(name) || (aside != list.aside.end() && aside->second == manifest_sum(path))) continue;
+    if (list.copied.count(name) || (aside != list.aside.end() && aside->second == place.manifest_sum(name))) continue;
     throw Error(Exit::usage,
-                fmt::format("checkpoint.second: {} has {}, which this run has not copied: it is of another run",
-                            path.parent_path().string(), name),
-                "give another folder, or remove that one");
+                fmt::format("checkpoint.second: {}/{} has {}, which this run has not copied: it is of another run",
+                            place.name(), checkpoints_folder, name),
+                "give another place, or remove that one");
   }
 }
 
-std::optional<fs::path> newest_copy(const fs::path& run, const fs::path& place, int64_t above,
+std::optional<fs::path> newest_copy(const fs::path& run, CopyPlace& place, const fs::path& checkpoints, int64_t above,
                                     const std::function<void(const CheckpointRow&)>& tell,
                                     std::optional<int64_t> only) {
   const Copies list = read_list(run / list_name);
-  std::map<int64_t, fs::path, std::greater<>> found;
-  for (const auto& [name, sum] : list.copied) {
+  std::map<int64_t, std::string, std::greater<>> found;
+  for (const std::string& name : place.checkpoints()) {
     const int64_t step = checkpoint_step(name).value_or(-1);
-    const fs::path path = place / checkpoints_folder / name;
-    std::error_code none;
-    if (step > above && (!only || step == *only) && fs::exists(path / manifest_name, none)) found[step] = path;
+    if (list.copied.count(name) && step > above && (!only || step == *only)) found[step] = name;
   }
-  for (const auto& [step, path] : found) {
-    CheckpointRow row = inspect_checkpoint(path, true);
-    if (row.problem.empty() && manifest_sum(path) != list.copied.at(path.filename().string()))
-      row.problem = path.string() + ": is not the checkpoint that this run has copied";
-    if (row.problem.empty()) return path;
+  for (const auto& [step, name] : found) {
+    if (place.manifest_sum(name).empty()) continue;
+    CheckpointRow row = place.usable(name, checkpoints);
+    if (row.problem.empty() && place.manifest_sum(name) != list.copied.at(name))
+      row.problem = row.path.string() + ": is not the checkpoint that this run has copied";
+    if (row.problem.empty()) return row.path;
     tell(row);
   }
   return std::nullopt;
 }
 
-SecondPlace::SecondPlace(fs::path run, fs::path place, int64_t keep, int64_t step, const std::optional<fs::path>& from)
-    : run_(std::move(run)), place_(std::move(place)), keep_(keep) {
-  std::error_code none;
+void adopt_copies(const fs::path& run, CopyPlace& place, int64_t step) {
+  Copies list;
+  for (const std::string& name : place.checkpoints())
+    (checkpoint_step(name).value_or(0) > step ? list.aside : list.copied)[name] = place.manifest_sum(name);
+  write_list(run / list_name, list);
+}
+
+SecondPlace::SecondPlace(fs::path run, std::unique_ptr<CopyPlace> place, int64_t keep, int64_t step,
+                         const std::optional<fs::path>& from)
+    : run_(std::move(run)), place_(std::move(place)), keep_(keep), step_(step) {
   Copies list = read_list(this->list());
   for (auto it = list.copied.begin(); it != list.copied.end();) {
     const bool later = checkpoint_step(it->first).value_or(0) > step;
     if (later) list.aside[it->first] = it->second;
     it = later ? list.copied.erase(it) : std::next(it);
   }
+  place_->go_on_while([this] {
+    if (give_up_) throw Error(Exit::bug, "the copy was given up");
+  });
+  copied_ = std::move(list.copied), aside_ = std::move(list.aside);
   try {
-    write_list(this->list(), list);
-    remove_leftovers(folder());
-    set_aside_newer(folder(), step);
+    write_list(this->list(), {copied_, aside_});
+    next_step_ = from ? from->filename().string() : "";
+    begin();
+    if (from && (!place_->checkpoints().count(next_step_) || place_->manifest_sum(next_step_).empty())) add(*from);
   } catch (const std::exception& e) {
     failed("", name_held(e.what()));
-  }
-  copied_ = std::move(list.copied), aside_ = std::move(list.aside);
-  if (from) {
-    const bool there = copied_.count(from->filename()) && fs::exists(folder() / from->filename() / manifest_name, none);
-    if (!there) add(*from);
+    if (from) add(*from);
   }
   // Signals are for the other threads.
   sigset_t all, before;
@@ -204,20 +152,17 @@ fs::path SecondPlace::list() const {
   return run_ / list_name;
 }
 
-fs::path SecondPlace::folder() const {
-  return place_ / checkpoints_folder;
+// A place that could not be reached may have another run's checkpoints.
+void SecondPlace::begin() {
+  check_second_place(run_, *place_);
+  place_->begin(step_, next_step_);
+  begun_ = true;
 }
 
 void SecondPlace::add(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename();
   try {
-    auto job = std::make_unique<Job>(Job{name, {}});
-    for (const auto& entry : fs::directory_iterator(checkpoint)) {
-      Fd fd = open_regular(entry.path(), O_RDONLY);
-      const uint64_t bytes = file_bytes(fd, entry.path());
-      job->files.push_back({entry.path().filename(), std::move(fd), bytes});
-    }
-    std::stable_partition(job->files.begin(), job->files.end(), [](const auto& f) { return f.name != manifest_name; });
+    auto job = std::make_unique<CopyJob>(open_copy_job(checkpoint));
     const std::lock_guard lock(mutex_);
     ++added_;
     next_.push_back(std::move(job));
@@ -244,7 +189,7 @@ std::string SecondPlace::missing() const {
   if (missing_.empty()) return "";
   const std::set<std::string> names(missing_.begin(), missing_.end());
   return fmt::format("checkpoint.second: {} of {} checkpoints were not copied to {}: {}; last: {}", names.size(),
-                     added_, place_.string(), fmt::join(names, ", "), last_failure_);
+                     added_, place_->name(), fmt::join(names, ", "), last_failure_);
 }
 
 void SecondPlace::failed(const std::string& name, const std::string& why) {
@@ -262,7 +207,7 @@ void SecondPlace::work() {
   for (;;) {
     changed_.wait(lock, [this] { return ends_ || !next_.empty(); });
     if (ends_) return;
-    const std::unique_ptr<Job> job = std::move(next_.front());
+    const std::unique_ptr<CopyJob> job = std::move(next_.front());
     next_.pop_front();
     busy_ = true;
     lock.unlock();
@@ -273,8 +218,7 @@ void SecondPlace::work() {
       why = name_held(e.what());
     }
     if (!why.empty()) {
-      std::error_code none;
-      fs::remove_all(folder() / (temporary_prefix + job->name), none);
+      place_->discard(*job);
       if (!give_up_) failed(job->name, why);
     }
     lock.lock();
@@ -283,48 +227,15 @@ void SecondPlace::work() {
   }
 }
 
-void SecondPlace::copy(const Job& job) {
-  const auto go_on = [this](std::string_view) {
-    if (give_up_) throw Error(Exit::bug, "the copy was given up");
-  };
-  make_directories(folder());
-  const fs::path temporary = folder() / (temporary_prefix + job.name), complete = folder() / job.name;
-  fs::remove_all(temporary);
-  make_directories(temporary);
-  std::string manifest;
-  for (const Job::File& file : job.files) {
-    FileWriter out(temporary / file.name, file.bytes);
-    copy_bytes(file.fd, job.name + "/" + file.name, file.bytes, out, [&](std::string_view part) {
-      go_on(part);
-      if (file.name == manifest_name) manifest += part;
-    });
-    forget_pages(temporary / file.name);
-  }
-  sync_directory(temporary);
-  // Every byte as it is there now, by the checksums of the manifest.
-  if (const CheckpointRow row = inspect_checkpoint(temporary, true); !row.problem.empty())
-    throw Error(Exit::checkpoint, row.problem);
-  for (const char* name : run_files) {
-    const fs::path from = run_ / name, to = place_ / name, part = to.string() + ".tmp";
-    std::error_code none;
-    if (!fs::is_regular_file(from, none)) continue;
-    const Fd fd = open_regular(from, O_RDONLY);
-    const uint64_t bytes = file_bytes(fd, from);
-    FileWriter out(part, bytes);
-    copy_bytes(fd, from.string(), bytes, out, go_on);
-    rename_durably(part, to);
-  }
-  copied_[job.name] = Checksum::of(manifest);
-  std::erase_if(copied_, [&](const auto& entry) {
-    std::error_code none;
-    return entry.first != job.name && !fs::exists(folder() / entry.first, none);
-  });
+void SecondPlace::copy(const CopyJob& job) {
+  if (!begun_) begin();
+  place_->copy(job, run_);
+  copied_[job.name] = Checksum::of(manifest_of(job));
+  const std::set<std::string> there = place_->checkpoints();
+  std::erase_if(copied_, [&](const auto& entry) { return entry.first != job.name && !there.count(entry.first); });
   aside_.erase(job.name);
   write_list(list(), {copied_, aside_});
-  if (fs::exists(complete))
-    if (const std::error_code error = remove_checkpoint(complete)) disk_error("remove", complete, error.value());
-  rename_durably(temporary, complete);
-  collect_checkpoints(folder(), keep_);
+  place_->publish(job, keep_);
 }
 
 }  // namespace eng

@@ -36,7 +36,7 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
     CHECK(result.out.empty());
   };
   told({"chekc", "x.toml"}, "help: `chekc` is not a subcommand; did you mean `check`? available: run, check, plan");
-  told({"ckpt", "list", "run"}, "`list` is not a subcommand; available: ls, export");
+  told({"ckpt", "list", "run"}, "`list` is not a subcommand; available: ls, get, export");
   told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
   told({"run", "x.toml", "--num_gpus", "2"}, "help: ranks are started by `engine run CONFIG --ranks N`");
   told({"run", "x.toml", "--max_restarts", "2"}, "help: `engine run CONFIG --ranks N --restarts R` starts ranks again");

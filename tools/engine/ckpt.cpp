@@ -16,6 +16,7 @@
 #include "session/gguf/export.hpp"
 #include "session/huggingface/export.hpp"
 #include "session/json.hpp"
+#include "session/objects.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run.hpp"
 #include "session/run/run_dir.hpp"
@@ -285,12 +286,17 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
 }  // namespace
 
 void add_ckpt(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("ckpt", "checkpoints of a run: list, verify, compare, clean up, export");
+  auto* command =
+      app.add_subcommand("ckpt", "checkpoints of a run: list, verify, compare, clean up, export, bring from a store");
   command->require_subcommand(1);
   auto target = std::make_shared<std::string>();
   auto* ls = command->add_subcommand("ls", "list them");
-  ls->add_option("run", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
-  ls->callback([target] { put_out(checkpoint_table(rows_of(*target, false))); });
+  ls->add_option("run", *target, "a run, a folder of checkpoints, one checkpoint, or s3://bucket/prefix/RUN")
+      ->required();
+  ls->callback([target] {
+    is_object_address(*target) ? list_store(*target) : put_out(checkpoint_table(rows_of(*target, false)));
+  });
+  add_ckpt_get(*command);
   auto flags = std::make_shared<ExportFlags>();
   auto* out = command->add_subcommand("export", "write the weights for transformers, PEFT or llama.cpp");
   out->add_option("run", flags->target, "a run, or one of its checkpoints")->required();

@@ -108,6 +108,9 @@ void add_ckpt(CLI::App& app, Common& common);
 void add_report(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_config_convert(CLI::App& config, Common& common);
+void add_ckpt_get(CLI::App& group);
+// "step-00000100" and its bytes, a line for each checkpoint of a store.
+void list_store(const std::string& address);
 void add_get(CLI::App& group, hub::Kind kind);  // `get` of the groups `model` and `data`
 void add_init(CLI::App& app, Common& common);
 void add_model(CLI::App& app, Common& common);

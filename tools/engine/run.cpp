@@ -10,6 +10,7 @@
 #include "session/ranks/signals.hpp"
 #include "session/report/progress.hpp"
 #include "session/run/run.hpp"
+#include "session/store/s3.hpp"
 #include "session/train/epochs.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/on_ranks.hpp"
@@ -104,6 +105,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   request.out = flags.out, request.resume = flags.resume, request.trace = flags.trace;
   request.allowed_changes = flags.allowed_changes;
   request.stop = stop_asked;
+  request.open_store = [](const std::string& address) { return store::open_store(address); };
   if (!flags.max_time.empty()) {
     request.max_seconds = parse_duration(flags.max_time);
     if (!request.max_seconds)

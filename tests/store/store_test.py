@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""store_test.py ENGINE [--slow | --without-curl]: checkpoint.second = "s3://..." and `engine ckpt get`, with a store on the loopback
+interface that checks every signature. Nothing here reaches another network."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+from server import KEY, SECRET, TOKEN, Store  # noqa: E402
+
+ENGINE = pathlib.Path(sys.argv[1]).resolve()
+SECOND = "checkpoint.second='s3://copies/a b/c'"
+PLACE = "a b/c/run"
+CONFIG = """
+[model]
+plugin = "llama"
+vocab_size = 256
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 1
+num_attention_heads = 2
+num_key_value_heads = 2
+[data]
+paths = ["text.txt"]
+tokenizer = "bytes"
+[train]
+steps = 6
+micro_batch = 1
+sequence_length = 16
+eval_every = 0
+[optimizer]
+learning_rate = 1e-3
+[checkpoint]
+every = 2
+keep = 2
+[device]
+threads = 1
+"""
+
+
+def expect(condition, *about):
+    if not condition:
+        raise AssertionError(about)
+
+
+class Folder:
+    """A working folder with a configuration, and the command in it."""
+
+    def __init__(self, store=None, config=CONFIG):
+        self.path, self.store = pathlib.Path(tempfile.mkdtemp(prefix="store-test-")), store
+        (self.path / "config.toml").write_text(config)
+        (self.path / "text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 200)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def engine(self, *words, **more):
+        """(exit code, stdout, stderr)"""
+        here = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+        all_of = {**here, **(self.store.environment() if self.store else {}), **more}
+        done = subprocess.run([ENGINE, *words], cwd=self.path, env={k: v for k, v in all_of.items() if v is not None},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False)
+        expect(SECRET not in done.stderr + done.stdout and TOKEN not in done.stderr + done.stdout, done)
+        return done.returncode, done.stdout, done.stderr
+
+    def good(self, *words, **more):
+        code, out, err = self.engine(*words, **more)
+        expect(code == 0, words, code, err)
+        return out, err
+
+    def refused(self, code, text, *words, **more):
+        got, out, err = self.engine(*words, **more)
+        expect(got == code and text in err, words, got, text, err, out)
+        return err
+
+    def train(self, *more):
+        return self.good("run", "config.toml", "--out", "run", SECOND, *more)
+
+
+def steps_of(store, run=PLACE):
+    """The complete checkpoints of a run."""
+    return sorted(int(found[1]) for key in store.objects
+                  if (found := re.fullmatch(re.escape(run) + r"/checkpoints/step-(\d+)/manifest\.json", key)))
+
+
+def name_of(step):
+    return f"step-{step:08}"
+
+
+def same(here, a, b, step):
+    code, out, err = here.engine("ckpt", "diff", f"{a}/checkpoints/{name_of(step)}", f"{b}/checkpoints/{name_of(step)}")
+    expect(code == 0, a, b, out, err)
+
+
+def copies_and_back():
+    with Store(page=3) as store, Folder(store) as here:
+        here.good("run", "config.toml", "--out", "whole", "train.steps=10")
+        _, err = here.train()
+        expect("not copied" not in err and not store.bad, err, store.bad)
+        expect(steps_of(store) == [4, 6], sorted(store.objects))
+        for step in (4, 6):
+            folder = here.path / "run/checkpoints" / name_of(step)
+            for file in folder.iterdir():
+                expect(store.objects[f"{PLACE}/checkpoints/{name_of(step)}/{file.name}"] == file.read_bytes(), file)
+        expect(f"{PLACE}/config.resolved.toml" in store.objects and f"{PLACE}/run.json" in store.objects, sorted(store.objects))
+        # The manifest of a checkpoint comes last, and goes first.
+        for step in (2, 4, 6):
+            of_it = [(method, key.rpartition("/")[2]) for method, key, _ in store.requests
+                     if method in ("PUT", "DELETE") and f"/{name_of(step)}/" in key]
+            put, gone = [k for m, k in of_it if m == "PUT"], [k for m, k in of_it if m == "DELETE"]
+            expect(put[-1] == "manifest.json" and len(put) == 3 and put.count("manifest.json") == 1, of_it)
+            expect(not gone or gone[0] == "manifest.json" and len(gone) == 3, of_it)
+        # Nothing of the keys is in the run's directory.
+        for file in (here.path / "run").rglob("*"):
+            if file.is_file():
+                text = file.read_bytes()
+                expect(not any(word.encode() in text for word in (KEY, SECRET, TOKEN)), file)
+        out, _ = here.good("ckpt", "ls", f"s3://copies/{PLACE}")
+        expect([line.split()[0] for line in out.splitlines()] == [name_of(4), name_of(6)], out)
+        # The newest checkpoint is lost; then all of the run.
+        shutil.rmtree(here.path / "run/checkpoints" / name_of(6))
+        _, err = here.good("run", "run", "train.steps=8")
+        expect(f"{name_of(6)} was brought from the second place" in err and f"resumes from {name_of(6)}" in err, err)
+        expect(steps_of(store) == [6, 8], sorted(store.objects))
+        shutil.rmtree(here.path / "run")
+        out, err = here.good("ckpt", "get", f"s3://copies/{PLACE}")
+        expect(out == "run\n" and name_of(8) in err, out, err)
+        expect(not (here.path / "run/.engine-store").exists(), "the record stays")
+        _, err = here.good("run", "run", "train.steps=10")
+        expect(f"resumes from {name_of(8)}" in err and steps_of(store) == [8, 10], err, sorted(store.objects))
+        same(here, "run", "whole", 10)
+        # From an earlier step: later copies are set aside, and what is made again takes their place.
+        here.good("run", "run", "--resume", "8", "train.steps=9", "checkpoint.every=0")
+        expect(steps_of(store) == [8, 9], sorted(store.objects))
+        expect(f"{PLACE}/checkpoints/{name_of(10)}/aside-manifest.json" in store.objects, sorted(store.objects))
+        here.good("run", "run", "train.steps=10")
+        expect(steps_of(store) == [9, 10], sorted(store.objects))
+        expect(not any("aside" in key for key in store.objects), sorted(store.objects))
+        here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "older", "--step", "9")
+        expect([p.name for p in (here.path / "older/checkpoints").iterdir()] == [name_of(9)], "older")
+        expect(json.loads((here.path / "older/second.json").read_text())["aside"].keys() == {name_of(10)}, "aside")
+
+
+def refusals():
+    with Store() as store, Folder(store) as here:
+        words = ("run", "config.toml", "--out", "run", SECOND)
+        here.refused(3, "AWS_SECRET_ACCESS_KEY is not set", *words, AWS_SECRET_ACCESS_KEY=None)
+        here.refused(3, "the region of the bucket is not known", *words, AWS_REGION=None, AWS_ENDPOINT_URL=None)
+        here.refused(3, "AWS_ENDPOINT_URL is no address", *words, AWS_ENDPOINT_URL="ftp://x")
+        here.refused(2, "names no bucket", "run", "config.toml", "--out", "run", "checkpoint.second=s3://x")
+        expect(not store.requests and not store.bad, store.bad)
+        here.refused(3, "SignatureDoesNotMatch", *words, AWS_SECRET_ACCESS_KEY="other")
+        here.refused(3, "InvalidAccessKeyId", *words, AWS_ACCESS_KEY_ID="other")
+        here.refused(3, "InvalidToken", *words, AWS_SESSION_TOKEN="other")
+        here.refused(3, "AuthorizationHeaderMalformed", *words, AWS_REGION="us-east-1")
+        here.refused(3, "there is no bucket nothing", "run", "config.toml", "--out", "run", "checkpoint.second=s3://nothing/x")
+        expect(not (here.path / "run").exists(), "a run was made")
+        here.train()
+        shutil.rmtree(here.path / "run")
+        here.refused(2, "it is of another run", *words)
+        err = here.refused(9, "has no complete checkpoint", "ckpt", "get", "s3://copies/a b/c", "--to", "x")
+        expect(f"s3://copies/{PLACE}" in err and not (here.path / "x").exists(), err)
+        (here.path / "full").mkdir()
+        (here.path / "full/file").write_text("")
+        here.refused(2, "is not empty", "ckpt", "get", f"s3://copies/{PLACE}", "--to", "full")
+
+
+def faults():
+    with Store() as store, Folder(store) as here:
+        here.good("run", "config.toml", "--out", "whole")
+        left = {"slow": 2, "cut": 1}
+
+        def troubled(handler, method, key, query, body):
+            if method == "PUT" and key.endswith(".safetensors") and left["slow"]:
+                left["slow"] -= 1
+                return store.error(handler, 503, "SlowDown", "Reduce your request rate.", Retry_After="0")
+            if method == "PUT" and key.endswith("manifest.json") and left["cut"]:
+                left["cut"] -= 1
+                handler.close_connection = True  # without an answer
+                return True
+            return False
+        store.rules = [troubled]
+        _, err = here.train()
+        expect(steps_of(store) == [4, 6] and "not copied" not in err and left == {"slow": 0, "cut": 0}, err, left)
+        # A download that ends early goes on where it stopped.
+        store.rules, cut, ranges = [], set(), []
+
+        def half(handler, method, key, query, body):
+            if method != "GET" or not key.endswith(".safetensors"):
+                return False
+            ranges.append(handler.headers.get("Range"))
+            if key in cut:
+                return False
+            cut.add(key)
+            data = store.objects[key]
+            handler.send_response(200)
+            handler.send_header("Content-Length", str(len(data)))
+            handler.end_headers()
+            handler.wfile.write(data[:len(data) // 2])
+            handler.close_connection = True
+            return True
+        store.rules = [half]
+        here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "back")
+        expect(len(cut) == 2 and [r for r in ranges if r and not r.startswith("bytes=0-")], ranges)
+        same(here, "back", "whole", 6)
+        # A store that refuses what it took before: training goes on, and the end says what is not there.
+        store.rules = [lambda handler, method, *_: method == "PUT" and store.error(handler, 403, "AccessDenied", "no more")]
+        _, err = here.good("run", "run", "train.steps=8")
+        expect("training goes on" in err and "AccessDenied" in err and "1 of 1 checkpoints were not copied to s3://copies/" in err, err)
+        expect(json.loads((here.path / "run/state.json").read_text())["status"] == "done" and steps_of(store) == [4, 6], err)
+        # The missing one is copied when the run goes on.
+        store.rules = []
+        here.good("run", "run", "train.steps=8")
+        expect(steps_of(store) == [6, 8], sorted(store.objects))
+        # Damage at rest: the older one is taken.
+        key = f"{PLACE}/checkpoints/{name_of(8)}/model-00000.safetensors"
+        store.objects[key] = store.objects[key][:-7] + bytes([store.objects[key][-7] ^ 1]) + store.objects[key][-6:]
+        _, err = here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "undamaged")
+        expect(f"{name_of(8)} is passed over" in err and [p.name for p in (here.path / "undamaged/checkpoints").iterdir()] == [name_of(6)], err)
+
+
+def in_parts():
+    """A file of more than 64 MiB, sent in parts; the second one fails, and only that is sent again."""
+    large = CONFIG.replace("vocab_size = 256", "vocab_size = 180000").replace("steps = 6", "steps = 1")
+    with Store() as store, Folder(store, large) as here:
+        sent = []
+
+        def second(handler, method, key, query, body):
+            if "partNumber" not in query:
+                return False
+            sent.append((key.rpartition("/")[2], int(query["partNumber"])))
+            return query["partNumber"] == "2" and len(store.rules) > 1 and store.error(handler, 403, "AccessDenied", "full")
+        store.rules = [second, lambda *_: False]
+        _, err = here.train()
+        expect("1 of 1 checkpoints were not copied" in err and steps_of(store) == [] and len(store.uploads) == 1, err, sent)
+        expect(sent == [("optim-00000.safetensors", 1), ("optim-00000.safetensors", 2)], sent)
+        store.rules = [second]
+        del sent[:]
+        here.good("run", "run")
+        expect(sent == [("optim-00000.safetensors", 2)] and steps_of(store) == [1] and not store.uploads, sent, sorted(store.objects))
+        file = here.path / "run/checkpoints" / name_of(1) / "optim-00000.safetensors"
+        expect(file.stat().st_size > 64 << 20 and store.objects[f"{PLACE}/checkpoints/{name_of(1)}/{file.name}"] == file.read_bytes(), file)
+        # Nothing is sent that is there, also of a file in parts.
+        del sent[:]
+        key = f"{PLACE}/checkpoints/{name_of(1)}/manifest.json"
+        del store.objects[key]
+        here.good("run", "run")
+        expect(not sent and steps_of(store) == [1], sent)
+
+
+def full_disk():
+    with Store() as store, Folder(store) as here:
+        here.train()
+        small = here.path / "small"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "none", small], capture_output=True, check=False).returncode:
+            print("no right to mount a small file system: a full disk is left out")
+            return
+        try:
+            err = here.refused(10, "are free in", "ckpt", "get", f"s3://copies/{PLACE}", "--to", "small/run")
+            expect("goes on from what is there" in err, err)
+            subprocess.run(["mount", "-o", "remount,size=4m", small], check=True)
+            here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "small/run")
+            here.good("ckpt", "verify", "small/run")
+        finally:
+            subprocess.run(["umount", small], check=False)
+
+
+def without_curl():
+    with Folder() as here:
+        here.refused(3, "built without libcurl", "run", "config.toml", "--out", "run", SECOND, AWS_ACCESS_KEY_ID="a",
+                     AWS_SECRET_ACCESS_KEY="b", AWS_ENDPOINT_URL="http://127.0.0.1:1")
+
+
+def main():
+    tests = {"--slow": [in_parts, full_disk], "--without-curl": [without_curl]}.get(
+        sys.argv[2] if len(sys.argv) > 2 else "", [copies_and_back, refusals, faults])
+    for test in tests:
+        test()
+        print(f"{test.__name__}: ok", flush=True)
+
+
+if __name__ == "__main__":
+    main()
