@@ -94,9 +94,9 @@ class Planner {
     const auto ahead = std::make_shared<Prefetch>(leases, demand, room, r_.prefetch, [this, &leases](size_t u) {
       moves_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, homes_.weight[u], homes_.computed(u));
     });
-    return [this, &leases, demand, ahead, k = std::make_shared<size_t>(0)] {
+    return [this, &leases, needs = std::make_shared<const Demand>(demand), ahead, k = std::make_shared<size_t>(0)] {
       ahead->before(*k);
-      for (size_t u : demand.weights((*k)++))
+      for (size_t u : needs->weights((*k)++))
         for (uint32_t p : homes_.unit(u).params)
           weights_[p] = homes_.parameter(leases.find({ENG_ROLE_WEIGHT, u}), p, true);
     };

@@ -55,7 +55,7 @@ std::vector<TensorShare> written_tensors(const Plan& plan, const Model& model) {
       if (!model.owns(unit.block)) others.insert(model.params[p].name);
   std::vector<TensorShare> out = saved_tensors(plan);
   for (TensorShare& t : out)
-    if (others.count(t.name)) t.ranges.clear();
+    if (others.count(t.name) || (t.role == kPolicyRole && plan.ranks.stage() > 0)) t.ranges.clear();
   return out;
 }
 

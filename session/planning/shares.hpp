@@ -12,7 +12,8 @@ namespace eng {
 bool is_saved(const Tensor& tensor);
 // The tensors of a checkpoint.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
-// The part of a checkpoint that this rank writes: not what it holds of another stage's block.
+// The part of a checkpoint that this rank writes: not what it holds of another stage's block. The first stage writes
+// what policies and transforms keep of their own.
 std::vector<TensorShare> written_tensors(const Plan& plan, const Model& model);
 std::vector<TensorShare> parameters(const Plan& plan);
 // Parameters of the reference model, if it has any of its own.

@@ -124,6 +124,27 @@ TEST_CASE("a checkpoint of stages goes on with any number of them", "[ranks][.sl
   }
 }
 
+TEST_CASE("states of policies and transforms are in a checkpoint of stages once", "[ranks][.slow]") {
+  for (const char* states :
+       {"[precision]\nplugin = 'fp16'\n",
+        "[precision]\nplugin = 'bf16'\n[[transforms]]\nplugin = 'fp8'\nrecipe = 'delayed'\nhistory = 4\n"}) {
+    INFO(states);
+    Scratch scratch;
+    scratch.config();
+    scratch.write("config.toml", llama + rest + states);
+    train(scratch, "whole", "config.toml", 1, 1, 6);
+    train(scratch, "stages", "config.toml", 2, 2, 3);
+    train(scratch, "parts", "config.toml", 2, 2, 3, {"parallel.virtual_stages=2"});
+    train(scratch, "data", "config.toml", 4, 2, 3);
+    for (const char* name : {"stages", "parts", "data"}) {
+      INFO(name);
+      CHECK(engine(scratch, {"ckpt", "verify", name}).exit == 0);
+      train(scratch, name, name, 1, 1, 6, {"parallel.virtual_stages=1"});
+      if (name != std::string("data")) CHECK(same_weights(scratch, name, "whole"));
+    }
+  }
+}
+
 TEST_CASE("virtual stages train as one rank does, and go on with any number of them", "[ranks][.slow]") {
   for (const std::string& model : {llama, opt}) {
     Scratch scratch;

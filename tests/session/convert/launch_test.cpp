@@ -154,7 +154,7 @@ TEST_CASE("convert: flags of accelerate launch count") {
   CHECK_THAT(refusal("", "accelerate launch --mixed_precision int4 train.py --max_steps 9"),
              Contains("there is no such number format here"));
   CHECK_THAT(refusal("", "accelerate launch --use_megatron_lm train.py --max_steps 9"),
-             Contains("layers are not divided among ranks here"));
+             Contains("give [parallel], the micro-batch"));
   CHECK_THAT(refusal("", "accelerate launch --novel_flag 3 train.py --max_steps 9"),
              Contains("not understood: --novel_flag"));
 }
