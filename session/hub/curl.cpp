@@ -183,6 +183,7 @@ class CurlTransport final : public Transport {
     char text[CURL_ERROR_SIZE] = "";
     curl_.reset(handle_);  // connections stay open
     set(CURLOPT_URL, request.url.c_str());
+    set(CURLOPT_PATH_AS_IS, 1L);  // keys may have dots, and signatures are of the path as it is
     set(CURLOPT_ERRORBUFFER, text);
     set(CURLOPT_USERAGENT, user_agent.c_str());
     set(CURLOPT_NOSIGNAL, 1L);

@@ -61,10 +61,13 @@ std::unique_ptr<CopyPlace> object_copies(std::unique_ptr<ObjectStore> store);
 
 // Writes a checkpoint of a store, of which `objects` are the files, into this folder of checkpoints, and reads every
 // byte back. Returns its path; `problem` is why it is damaged, and it is not written then. What an interrupted call
-// has brought stays, and is not brought again. Throws Error, as ObjectStore and for a disk that is full.
+// has brought stays in a folder of its own there, and is not brought again. Throws Error, as ObjectStore and for a disk
+// that is full.
 std::filesystem::path fetch_checkpoint(ObjectStore& store, const std::string& name,
                                        const std::filesystem::path& checkpoints, std::string& problem,
                                        const std::function<void(uint64_t done, uint64_t all)>& progress = {});
+// Removes what interrupted calls have brought into this folder of checkpoints.
+void remove_unfinished(const std::filesystem::path& checkpoints);
 // The complete checkpoints of a store, the newest first.
 std::vector<std::string> stored_checkpoints(ObjectStore& store);
 

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 
 #include "session/checkpoint/best.hpp"
 #include "session/run/copy_place.hpp"
@@ -14,6 +16,9 @@
 namespace eng {
 namespace fs = std::filesystem;
 namespace {
+
+// A run that begins removes temporary folders, but not those with this prefix.
+constexpr const char* bring_prefix = "bring-";
 
 std::string key_of(const std::string& checkpoint, const std::string& file = "") {
   return fmt::format("{}/{}/{}", checkpoints_folder, checkpoint, file);
@@ -56,8 +61,11 @@ class ObjectCopies final : public CopyPlace {
     const std::vector<std::string> all = stored_checkpoints(*store_);
     return {all.begin(), all.end()};
   }
-  std::string manifest_sum(const std::string& checkpoint) override {
+  std::string manifest_sum(const std::string& checkpoint) override try {
     return Checksum::of(store_->get_text(key_of(checkpoint, manifest_name), largest_manifest));
+  } catch (const Error& e) {
+    if (e.exit() != Exit::data) throw;
+    return "";
   }
   CheckpointRow usable(const std::string& checkpoint, const fs::path& into) override {
     CheckpointRow row{into / checkpoint, checkpoint_step(checkpoint).value_or(0), 0, 0, ""};
@@ -82,10 +90,13 @@ class ObjectCopies final : public CopyPlace {
   }
 
   void copy(const CopyJob& job, const fs::path& run) override {
-    // An earlier attempt at this step is no checkpoint any more.
-    for (const char* before : {"", aside_prefix})
-      for (const Object& object : store_->list(key_of(job.name, std::string(before) + manifest_name)))
-        store_->remove(object.key);
+    // An earlier attempt at this step is no checkpoint any more, and its files of other names are not of this one.
+    std::set<std::string> wanted;
+    for (const CopyJob::File& file : job.files)
+      if (file.name != manifest_name) wanted.insert(key_of(job.name, file.name));
+    std::vector<Object> before = store_->list(key_of(job.name));
+    std::erase_if(before, [&](const Object& object) { return wanted.count(object.key) > 0; });
+    remove(before);
     for (const CopyJob::File& file : job.files)
       if (file.name != manifest_name) store_->put(key_of(job.name, file.name), file.fd, file.bytes);
     for (const char* name : run_files) {
@@ -137,13 +148,30 @@ std::vector<std::string> stored_checkpoints(ObjectStore& store) {
   return out;
 }
 
+void remove_unfinished(const fs::path& checkpoints) {
+  std::error_code none;
+  std::vector<fs::path> all;
+  for (const auto& entry : fs::directory_iterator(checkpoints, none))
+    if (entry.path().filename().string().starts_with(bring_prefix)) all.push_back(entry.path());
+  for (const fs::path& path : all) fs::remove_all(path, none);
+}
+
 fs::path fetch_checkpoint(ObjectStore& store, const std::string& name, const fs::path& checkpoints,
                           std::string& problem, const std::function<void(uint64_t, uint64_t)>& progress) {
-  const fs::path complete = checkpoints / name, temporary = checkpoints / (temporary_prefix + name);
+  const fs::path complete = checkpoints / name, temporary = checkpoints / (bring_prefix + name);
   make_directories(temporary);
   uint64_t all = 0, done = 0;
-  const std::vector<Object> objects = store.list(key_of(name));
-  for (const Object& object : objects) all += object.bytes;
+  std::vector<Object> objects = store.list(key_of(name));
+  // The mark of a folder, which some tools make, and what an interrupted call of `begin` has left.
+  std::erase_if(objects, [&](const Object& object) {
+    return object.key.ends_with('/') || object.key == key_of(name, aside_prefix + std::string(manifest_name));
+  });
+  for (const Object& object : objects) {
+    if (object.bytes > std::numeric_limits<int64_t>::max() - all)
+      throw Error(Exit::data,
+                  fmt::format("{}/{}: the store lists {} bytes", store.address(), object.key, object.bytes));
+    all += object.bytes;
+  }
   const fs::space_info space = fs::space(temporary);
   for (const Object& object : objects) {
     const std::string file = fs::path(object.key).filename();
@@ -159,6 +187,7 @@ fs::path fetch_checkpoint(ObjectStore& store, const std::string& name, const fs:
         fmt::format("{} of {} needs {} more, and {} are free in {}", name, store.address(),
                     format_bytes(double(all - done)), format_bytes(double(space.available)), checkpoints.string()),
         "free space: the same command goes on from what is there");
+  const bool resumed = done > 0;
   done = 0;
   for (const Object& object : objects) {
     store.get(object, temporary / fs::path(object.key).filename(), [&](uint64_t bytes) {
@@ -171,6 +200,8 @@ fs::path fetch_checkpoint(ObjectStore& store, const std::string& name, const fs:
   if (!problem.empty()) {
     std::error_code none;
     fs::remove_all(temporary, none);
+    if (none) disk_error("remove", temporary, none.value());
+    if (resumed) return fetch_checkpoint(store, name, checkpoints, problem, progress);  // of an object replaced since
     return complete;
   }
   if (fs::exists(complete))

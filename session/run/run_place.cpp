@@ -56,8 +56,8 @@ std::optional<std::filesystem::path> newest_of_both(const RunDir& run, CopyPlace
             fmt::format("{} was brought from the second place, {}", copy->filename().string(), second->name()));
       return copy;
     }
-  } catch (const Error& e) {  // a store that is not there: what is here will do
-    if (!found || (e.exit() != Exit::communication && e.exit() != Exit::environment)) throw;
+  } catch (const Error& e) {  // a store that is damaged or not there: what is here will do
+    if (!found || e.exit() == Exit::stopped || e.exit() == Exit::disk) throw;
     listener.note(fmt::format("checkpoint.second: {}", e.what()));
   }
   if (none) std::rethrow_exception(none);
@@ -122,7 +122,7 @@ RunPlace find_place(const RunRequest& request, const Config& config) {
   if (const auto second = run.empty() ? nullptr : second_place(config, run, request.open_store)) try {
       check_second_place(run, *second);
     } catch (const Error& e) {  // it is looked at again before the first copy
-      if (e.exit() != Exit::communication) throw;
+      if (e.exit() != Exit::communication && !(place.dir && e.exit() == Exit::data)) throw;
     }
   if (place.dir)
     remove_leftovers(place.dir->checkpoints().inside());
@@ -135,6 +135,7 @@ void choose_checkpoint(RunPlace& place, const RunRequest& request, const Config&
   if (!place.dir) return;
   const auto second = second_place(config, place.dir->path(), request.open_store);
   place.from = newest_to_resume(request.resume, *place.dir, second.get(), listener);
+  remove_unfinished(place.dir->checkpoints().path());  // of a checkpoint that was not taken
   if (place.from && place.from->parent_path() != place.dir->checkpoints().path())
     listener.note("the newest usable checkpoint is in the second place: " + place.from->string());
 }

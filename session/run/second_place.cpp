@@ -91,11 +91,24 @@ std::optional<fs::path> newest_copy(const fs::path& run, CopyPlace& place, const
     if (list.copied.count(name) && step > above && (!only || step == *only)) found[step] = name;
   }
   for (const auto& [step, name] : found) {
-    if (place.manifest_sum(name).empty()) continue;
-    CheckpointRow row = place.usable(name, checkpoints);
-    if (row.problem.empty() && place.manifest_sum(name) != list.copied.at(name))
-      row.problem = row.path.string() + ": is not the checkpoint that this run has copied";
-    if (row.problem.empty()) return row.path;
+    const std::string sum = place.manifest_sum(name);
+    if (sum.empty()) continue;
+    CheckpointRow row{fs::path(place.name()) / checkpoints_folder / name, step, 0, 0, ""};
+    bool same = sum == list.copied.at(name);
+    if (same) {
+      row = place.usable(name, checkpoints);
+      if (!row.problem.empty()) {
+        tell(row);
+        continue;
+      }
+      // It may have been replaced meanwhile.
+      const bool brought = row.path.parent_path() == checkpoints;
+      same = (brought ? Checksum::of(read_text(row.path / manifest_name, largest_manifest, Exit::disk))
+                      : place.manifest_sum(name)) == sum;
+      if (same) return row.path;
+      if (brought) remove_checkpoint(row.path);
+    }
+    row.problem = row.path.string() + ": is not the checkpoint that this run has copied";
     tell(row);
   }
   return std::nullopt;
@@ -125,7 +138,11 @@ SecondPlace::SecondPlace(fs::path run, std::unique_ptr<CopyPlace> place, int64_t
     write_list(this->list(), {copied_, aside_});
     next_step_ = from ? from->filename().string() : "";
     begin();
-    if (from && (!place_->checkpoints().count(next_step_) || place_->manifest_sum(next_step_).empty())) add(*from);
+    // The copy that is there may be of an earlier attempt at this step.
+    const auto had = copied_.find(next_step_);
+    if (from && (had == copied_.end() || !place_->checkpoints().count(next_step_) ||
+                 place_->manifest_sum(next_step_) != had->second))
+      add(*from);
   } catch (const std::exception& e) {
     failed("", name_held(e.what()));
     if (from) add(*from);

@@ -111,14 +111,17 @@ Place read_place(const std::string& address, const Variable& variable) {
     if (out.region.empty())
       throw Error(Exit::environment, fmt::format("{}: the region of the bucket is not known", printable(address)),
                   "set AWS_REGION, or AWS_ENDPOINT_URL for another store than Amazon's");
-    out.endpoint = fmt::format("https://s3.{}.amazonaws.com", out.region);
+    out.endpoint = fmt::format("https://s3.{}.amazonaws.com{}", out.region, out.region.starts_with("cn-") ? ".cn" : "");
     out.in_host = out.bucket.find_first_of("._") == std::string::npos;  // no certificate has more dots
   } else if (out.region.empty()) {
     out.region = "us-east-1";  // which stores take that have none
   }
   while (out.endpoint.ends_with('/')) out.endpoint.pop_back();
+  if (out.endpoint.find('@') != std::string::npos)  // it is not printed: it may have a password
+    throw Error(Exit::environment, "AWS_ENDPOINT_URL names a user",
+                "take the part before `@` away, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
   const bool http = out.endpoint.starts_with("https://") || out.endpoint.starts_with("http://");
-  if (!http || out.endpoint.find_first_of("?#@\\") != std::string::npos || out.endpoint.ends_with(':') ||
+  if (!http || out.endpoint.find_first_of("?#\\") != std::string::npos || out.endpoint.ends_with(':') ||
       !std::all_of(out.endpoint.begin(), out.endpoint.end(), [](unsigned char c) { return c > 32 && c < 127; }))
     throw Error(Exit::environment,
                 fmt::format("AWS_ENDPOINT_URL is no address of a store: `{}`", printable(out.endpoint)),

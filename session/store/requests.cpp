@@ -32,6 +32,12 @@ bool is_passing(int status, const std::string& code) {
   return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505) || codes.count(code);
 }
 
+// True for a refusal that other keys may mend.
+bool is_about_keys(int status, const std::string& code) {
+  return status == 401 || status == 403 || code == "ExpiredToken" || code == "InvalidToken" ||
+         code == "AuthorizationHeaderMalformed";
+}
+
 std::string word_of(const std::string& error, const char* name) try {
   return printable(text_of(error, name), 300);
 } catch (const Error&) {
@@ -57,9 +63,12 @@ void Requests::wait(double seconds) const {
 }
 
 void Requests::again(const std::function<void()>& work) {
-  for (int failed = 0;;) try {
+  constexpr uint64_t enough = 1 << 20;  // bytes; a try that brings so many is none that brings nothing
+  uint64_t before = received_;
+  for (int failed = 0;; before = received_) try {
       return work();
     } catch (const hub::Broken& why) {
+      if (received_ - before >= enough) failed = 0;
       if (++failed == most)
         throw Error(Exit::communication,
                     fmt::format("{}: {}; given up after {} tries", place_.address(), why.what(), most));
@@ -102,7 +111,13 @@ Answered Requests::ask(const Asked& asked, uint64_t limit) {
     });
     out.etag = answer.etag;
   });
+  if (asked.method == "PUT" && out.etag.empty()) no_store("no ETag in the answer to PUT");
   return out;
+}
+
+void Requests::no_store(const std::string& what) const {
+  throw Error(Exit::environment, fmt::format("{}: what answers is no store: {}", place_.address(), what),
+              "AWS_ENDPOINT_URL may name something else, or a proxy answers in the place of the store");
 }
 
 void Requests::receive(const std::string& key, uint64_t from, const std::function<void(std::string_view)>& take) {
@@ -113,6 +128,7 @@ void Requests::receive(const std::string& key, uint64_t from, const std::functio
       throw Error(Exit::communication,
                   fmt::format("{}/{}: the store does not send the rest of an object", place_.address(), key),
                   "a proxy on the way may remove the header Range");
+    received_ += piece.size();
     take(piece);
   });
 }
@@ -124,7 +140,7 @@ void Requests::refuse(const hub::Answer& answer, const Asked& asked) const {
   const std::string what = asked.key ? fmt::format("{}/{}", place_.address(), *asked.key) : place_.address();
   if (is_passing(answer.status, code))
     throw hub::Broken(fmt::format("{} {}", asked.method, said), hub::retry_seconds(answer.retry_after));
-  if (code == "NoSuchBucket")
+  if (code == "NoSuchBucket" || (answer.status == 404 && !asked.key))
     throw Error(Exit::environment, fmt::format("{}: there is no bucket {} ({})", what, place_.bucket, said),
                 "make it, or correct the address or AWS_ENDPOINT_URL");
   if (answer.status == 404) throw Error(Exit::data, fmt::format("{}: there is no such object ({})", what, said));
@@ -135,11 +151,16 @@ void Requests::refuse(const hub::Answer& answer, const Asked& asked) const {
     throw Error(Exit::environment,
                 fmt::format("{}: the bucket is in the region {}, not in {} ({})", what, region, place_.region, said),
                 "set AWS_REGION=" + region);
-  if (answer.status >= 400 && answer.status < 500)
+  if (answer.status >= 300 && answer.status < 400)
+    throw Error(Exit::environment,
+                fmt::format("{}: it is elsewhere: {} ({})", what, printable(answer.location, 300), said),
+                "correct AWS_ENDPOINT_URL or AWS_REGION");
+  if ((answer.status >= 400 && answer.status < 500) || answer.status == 501)
     throw Error(Exit::environment, fmt::format("{}: the store refuses {} ({})", what, asked.method, said),
                 code == "AccessDenied" ? "the key may lack the right to list, read, write or delete here"
-                                       : "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and "
-                                         "AWS_SESSION_TOKEN, which expires");
+                : is_about_keys(answer.status, code)
+                    ? "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_SESSION_TOKEN, which expires"
+                    : "AWS_ENDPOINT_URL may name something else, or the store lacks this request");
   throw Error(Exit::communication, fmt::format("{}: {} fails ({})", what, asked.method, said));
 }
 

@@ -36,12 +36,14 @@ class Requests {
   void stop_when(std::function<bool()> stop) { stop_ = std::move(stop); }
 
   // Throws Error(Exit::data) for a body longer than `limit`, and for an object or upload that is not there, but for
-  // DELETE.
+  // DELETE; Error(Exit::environment) for an answer to PUT that no store gives.
   Answered ask(const Asked& asked, uint64_t limit = 1 << 16);
   // One try: the bytes of an object from `from` on. Throws hub::Broken as well.
   void receive(const std::string& key, uint64_t from, const std::function<void(std::string_view)>& take);
   // Tries it again after hub::Broken. Throws Error(Exit::communication) after the last try, Error(Exit::stopped).
   void again(const std::function<void()>& work);
+  // Throws Error(Exit::environment): something answers 200, but not as a store does.
+  [[noreturn]] void no_store(const std::string& what) const;
 
  private:
   hub::Answer send(const Asked& asked, uint64_t from, const hub::Body& body);
@@ -51,6 +53,7 @@ class Requests {
   const Credentials who_;
   std::function<bool()> stop_;
   std::unique_ptr<hub::Transport> transport_;
+  uint64_t received_ = 0;  // bytes of objects
 };
 
 }  // namespace eng::store

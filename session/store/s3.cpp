@@ -41,6 +41,18 @@ std::string without_quotes(std::string etag) {
   return etag;
 }
 
+// Counts the pages of a list, and what is in them.
+class Pages {
+ public:
+  void add(size_t entries) {
+    if (++pages_ > 100'000 || (entries_ += entries) > 10'000'000)
+      throw Error(Exit::data, "the store's list has no end", "give the run a prefix of its own");
+  }
+
+ private:
+  size_t pages_ = 0, entries_ = 0;
+};
+
 // A range of an open file.
 struct Piece {
   int file;
@@ -103,8 +115,12 @@ class S3 final : public ObjectStore {
 
   void put(const std::string& key, int file, uint64_t bytes) override {
     const std::vector<Piece> pieces = pieces_of(file, bytes);
-    for (const Listed& there : listed(key))
-      if (there.key == key && there.bytes == bytes && there.etag == etag_of(pieces)) return;
+    std::string before;  // the ETag of what is there under this key
+    for (const Listed& there : listed(key)) {
+      if (there.key != key) continue;
+      if (there.bytes == bytes && there.etag == etag_of(pieces)) return;
+      before = there.etag;
+    }
     if (pieces.size() == 1) {
       send(key, {}, pieces[0]);
       return;
@@ -121,7 +137,7 @@ class S3 final : public ObjectStore {
               : without_quotes(send(key, {{"partNumber", std::to_string(k + 1)}, {"uploadId", upload}}, pieces[k]));
       parts += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>\"{}\"</ETag></Part>", k + 1, xml_text(etag));
     }
-    finish(key, upload, "<CompleteMultipartUpload>" + parts + "</CompleteMultipartUpload>", bytes);
+    finish(key, upload, "<CompleteMultipartUpload>" + parts + "</CompleteMultipartUpload>", bytes, before);
   }
 
   void put_text(const std::string& key, const std::string& text) override {
@@ -182,14 +198,24 @@ class S3 final : public ObjectStore {
     return key.substr(prefix.size() + 1);
   }
 
+  // An answer that has this element outermost.
+  std::string read(const Asked& asked, const char* root) {
+    std::string xml = requests_.ask(asked, longest_answer).body;
+    if (!has_root(xml, root)) requests_.no_store(fmt::format("no <{}> in the answer to {}", root, asked.method));
+    return xml;
+  }
+
   std::vector<Listed> listed(const std::string& below) {
     std::vector<Listed> out;
     std::string next;
+    Pages pages;
     do {
       Pairs query = {{"list-type", "2"}, {"prefix", requests_.place().key(below)}};
       if (!next.empty()) query.emplace_back("continuation-token", next);
-      const std::string xml = requests_.ask({"GET", nullptr, query}, longest_answer).body;
-      for (const std::string_view one : elements(xml, "Contents"))
+      const std::string xml = read({"GET", nullptr, query}, "ListBucketResult");
+      const auto contents = elements(xml, "Contents");
+      pages.add(contents.size());
+      for (const std::string_view one : contents)
         if (const auto key = below_prefix(text_of(one, "Key")))
           out.push_back({*key, number(text_of(one, "Size"), "a size"), without_quotes(text_of(one, "ETag"))});
       const std::string before = next;
@@ -203,12 +229,15 @@ class S3 final : public ObjectStore {
   std::vector<std::pair<std::string, std::string>> uploads(const std::string& below) {
     std::vector<std::pair<std::string, std::string>> out;
     std::string key_marker, upload_marker;
+    Pages pages;
     for (bool more = true; more;) {
       Pairs query = {{"uploads", ""}, {"prefix", requests_.place().key(below)}};
       if (!key_marker.empty())
         query.insert(query.end(), {{"key-marker", key_marker}, {"upload-id-marker", upload_marker}});
-      const std::string xml = requests_.ask({"GET", nullptr, query}, longest_answer).body;
-      for (const std::string_view one : elements(xml, "Upload"))
+      const std::string xml = read({"GET", nullptr, query}, "ListMultipartUploadsResult");
+      const auto begun = elements(xml, "Upload");
+      pages.add(begun.size());
+      for (const std::string_view one : begun)
         if (const auto key = below_prefix(text_of(one, "Key"))) out.emplace_back(*key, text_of(one, "UploadId"));
       more = text_of(xml, "IsTruncated") == "true" && text_of(xml, "NextKeyMarker") != key_marker;
       key_marker = text_of(xml, "NextKeyMarker"), upload_marker = text_of(xml, "NextUploadIdMarker");
@@ -222,7 +251,7 @@ class S3 final : public ObjectStore {
     for (const auto& [other, upload] : uploads(key))
       if (other == key) found = upload;
     if (!found.empty()) return found;
-    const std::string xml = requests_.ask({"POST", &key, {{"uploads", ""}}}, longest_answer).body;
+    const std::string xml = read({"POST", &key, {{"uploads", ""}}}, "InitiateMultipartUploadResult");
     const std::string upload = text_of(xml, "UploadId");
     if (upload.empty()) throw Error(Exit::data, "the store gives an object in parts no UploadId");
     return upload;
@@ -230,11 +259,14 @@ class S3 final : public ObjectStore {
   std::map<uint64_t, Listed> parts_of(const std::string& key, const std::string& upload) {
     std::map<uint64_t, Listed> out;
     std::string marker;
+    Pages pages;
     for (bool more = true; more;) {
       Pairs query = {{"uploadId", upload}};
       if (!marker.empty()) query.emplace_back("part-number-marker", marker);
-      const std::string xml = requests_.ask({"GET", &key, query}, longest_answer).body;
-      for (const std::string_view one : elements(xml, "Part"))
+      const std::string xml = read({"GET", &key, query}, "ListPartsResult");
+      const auto parts = elements(xml, "Part");
+      pages.add(parts.size());
+      for (const std::string_view one : parts)
         out[number(text_of(one, "PartNumber"), "a part")] = {key, number(text_of(one, "Size"), "a size"),
                                                              without_quotes(text_of(one, "ETag"))};
       more = text_of(xml, "IsTruncated") == "true" && text_of(xml, "NextPartNumberMarker") != marker;
@@ -252,19 +284,26 @@ class S3 final : public ObjectStore {
     return requests_.ask(asked).etag;
   }
 
-  // An answer may be lost, and the next try then finds no such upload. It may also be 200 with an error in it.
-  void finish(const std::string& key, const std::string& upload, const std::string& parts, uint64_t bytes) {
+  // An answer may be lost, and the next try then finds no such upload. It may also be 200 with an error in it, which
+  // another try mends. `before`: the ETag of what was there under this key.
+  void finish(const std::string& key, const std::string& upload, const std::string& parts, uint64_t bytes,
+              const std::string& before) {
     std::string why;
     try {
-      const std::string xml = requests_.ask({"POST", &key, {{"uploadId", upload}}, {}, parts}, longest_answer).body;
-      if (elements(xml, "Error").empty()) return;
-      why = fmt::format("{}: {}", text_of(xml, "Code"), printable(text_of(xml, "Message")));
+      return requests_.again([&] {
+        const std::string xml = requests_.ask({"POST", &key, {{"uploadId", upload}}, {}, parts}, longest_answer).body;
+        if (has_root(xml, "CompleteMultipartUploadResult")) return;
+        const bool error = has_root(xml, "Error");
+        throw hub::Broken(error ? fmt::format("POST HTTP 200 {}: {}", printable(text_of(xml, "Code"), 300),
+                                              printable(text_of(xml, "Message"), 300))
+                                : "POST HTTP 200 without <CompleteMultipartUploadResult>");
+      });
     } catch (const Error& e) {
-      if (e.exit() != Exit::data) throw;
+      if (e.exit() != Exit::data && e.exit() != Exit::communication) throw;
       why = e.what();
     }
     for (const Listed& there : listed(key))
-      if (there.key == key && there.bytes == bytes) return;
+      if (there.key == key && there.bytes == bytes && there.etag != before) return;
     throw Error(Exit::communication, fmt::format("{}/{} was sent in parts, but is not there: {}", address_, key, why));
   }
 

@@ -97,6 +97,23 @@ std::vector<std::string_view> elements(std::string_view xml, std::string_view na
   return out;
 }
 
+bool has_root(std::string_view xml, std::string_view name) {
+  size_t at = 0;
+  if (xml.starts_with("\xef\xbb\xbf")) at = 3;
+  for (;;) {
+    at = xml.find_first_not_of(" \t\r\n", at);
+    if (at == xml.npos) return false;
+    const bool comment = xml.substr(at).starts_with("<!--");
+    if (!comment && !xml.substr(at).starts_with("<?")) break;
+    const std::string_view close = comment ? "-->" : "?>";
+    at = xml.find(close, at);
+    if (at == xml.npos) return false;
+    at += close.size();
+  }
+  size_t end = 0;
+  return find_tag(xml.substr(at), "<", name, 0, end) == 0;
+}
+
 std::string text_of(std::string_view xml, std::string_view name) {
   const auto all = elements(xml, name);
   return all.empty() ? "" : plain(all.front());

@@ -101,6 +101,23 @@ TEST_CASE("later copies of a run that goes on from an earlier step are set aside
   CHECK(has(on.err, "resumes from " + name_of(7)));
 }
 
+TEST_CASE("a second place gets a step that was made again while it was away", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, words("run"));
+  const fs::path other = scratch / "other", away = scratch / "away";
+  const auto old = tensors(other / "run", 8);
+  fs::rename(other, away);
+  scratch.write("other", "");
+  const Result result = good(scratch, {"run", "run", "--resume", "6", "train.steps=8", "optimizer.learning_rate=0.5"});
+  CHECK(has(result.err, "not copied"));
+  fs::remove(other);
+  fs::rename(away, other);
+  REQUIRE(tensors(scratch / "run", 8) != old);
+  good(scratch, {"run", "run", "train.steps=8"});
+  CHECK(tensors(other / "run", 8) == tensors(scratch / "run", 8));
+}
+
 TEST_CASE("another run's copies are not touched", "[ranks]") {
   Scratch scratch;
   scratch.config();

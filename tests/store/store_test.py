@@ -142,9 +142,15 @@ def copies_and_back():
         here.good("run", "run", "--resume", "8", "train.steps=9", "checkpoint.every=0")
         expect(steps_of(store) == [8, 9], sorted(store.objects))
         expect(f"{PLACE}/checkpoints/{name_of(10)}/aside-manifest.json" in store.objects, sorted(store.objects))
+        # A file of the earlier step 10 that the one made again does not have.
+        other = f"{PLACE}/checkpoints/{name_of(10)}/model-00001.safetensors"
+        store.objects[other], store.etags[other] = b"of another number of ranks", "1"
         here.good("run", "run", "train.steps=10")
-        expect(steps_of(store) == [9, 10], sorted(store.objects))
+        expect(steps_of(store) == [9, 10] and other not in store.objects, sorted(store.objects))
         expect(not any("aside" in key for key in store.objects), sorted(store.objects))
+        # Tools make objects for folders; they, and a manifest that was being set aside, are no files of a checkpoint.
+        for key in ("", "checkpoints/", f"checkpoints/{name_of(9)}/", f"checkpoints/{name_of(9)}/aside-manifest.json"):
+            store.objects[f"{PLACE}/{key}"], store.etags[f"{PLACE}/{key}"] = b"", "1"
         here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "older", "--step", "9")
         expect([p.name for p in (here.path / "older/checkpoints").iterdir()] == [name_of(9)], "older")
         expect(json.loads((here.path / "older/second.json").read_text())["aside"].keys() == {name_of(10)}, "aside")
@@ -163,7 +169,23 @@ def refusals():
         here.refused(3, "InvalidToken", *words, AWS_SESSION_TOKEN="other")
         here.refused(3, "AuthorizationHeaderMalformed", *words, AWS_REGION="us-east-1")
         here.refused(3, "there is no bucket nothing", "run", "config.toml", "--out", "run", "checkpoint.second=s3://nothing/x")
+        err = here.refused(3, "AWS_ENDPOINT_URL names a user", *words, AWS_ENDPOINT_URL="http://me:unprinted@127.0.0.1:1")
+        expect("unprinted" not in err, err)
+        # Something that is no store.
+        for status, body, headers, text in ((200, b"<html>Welcome</html>", {}, "what answers is no store"),
+                                            (200, b"", {}, "what answers is no store"),
+                                            (404, b"<html>Not found</html>", {}, "there is no bucket copies"),
+                                            (301, b"", {"Location": "http://127.0.0.1:1/there"}, "it is elsewhere: http://127.0.0.1:1/there"),
+                                            (405, b"", {}, "the store lacks this request")):
+            store.rules = [lambda handler, *_: store.send(handler, status, body, **headers) or True]
+            here.refused(3, text, *words)
+        store.rules = []
         expect(not (here.path / "run").exists(), "a run was made")
+        store.rules = [lambda handler, method, *_: method == "PUT" and (store.send(handler, 200) or True)]
+        _, err = here.train()
+        expect("no ETag in the answer to PUT" in err and "3 of 3 checkpoints were not copied" in err and not store.objects, err)
+        store.rules = []
+        shutil.rmtree(here.path / "run")
         here.train()
         shutil.rmtree(here.path / "run")
         here.refused(2, "it is of another run", *words)
@@ -221,11 +243,45 @@ def faults():
         store.rules = []
         here.good("run", "run", "train.steps=8")
         expect(steps_of(store) == [6, 8], sorted(store.objects))
+        # A store that answers nonsense ends no run that has a checkpoint of its own.
+        store.rules = [lambda handler, *_: store.send(handler, 200, b"<ListBucketResult><Contents></ListBucketResult>") or True]
+        _, err = here.good("run", "run", "train.steps=8")
+        expect(f"resumes from {name_of(8)}" in err and "<Contents> does not end" in err, err)
+        store.rules = []
         # Damage at rest: the older one is taken.
         key = f"{PLACE}/checkpoints/{name_of(8)}/model-00000.safetensors"
         store.objects[key] = store.objects[key][:-7] + bytes([store.objects[key][-7] ^ 1]) + store.objects[key][-6:]
         _, err = here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "undamaged")
         expect(f"{name_of(8)} is passed over" in err and [p.name for p in (here.path / "undamaged/checkpoints").iterdir()] == [name_of(6)], err)
+
+
+def interrupted():
+    """A run that could not bring all of its checkpoint goes on with it at the next attempt."""
+    with Store() as store, Folder(store) as here:
+        here.train()
+        shutil.rmtree(here.path / "run/checkpoints")
+        ranges = []
+
+        def half(handler, method, key, query, body):
+            if method != "GET" or not key.endswith(".safetensors"):
+                return False
+            ranges.append(handler.headers.get("Range"))
+            if len(ranges) > 1:
+                return len(store.rules) == 1 and store.error(handler, 403, "AccessDenied", "no more")
+            data = store.objects[key]
+            handler.send_response(200)
+            handler.send_header("Content-Length", str(len(data)))
+            handler.end_headers()
+            handler.wfile.write(data[:len(data) // 2])
+            handler.close_connection = True
+            return True
+        store.rules = [half]
+        here.refused(3, "AccessDenied", "run", "run", "train.steps=8")
+        expect([p.name for p in (here.path / "run/checkpoints").iterdir()] == [f"bring-{name_of(6)}"] and len(ranges) == 2, ranges)
+        store.rules.append(lambda *_: False)
+        _, err = here.good("run", "run", "train.steps=8")
+        expect(f"resumes from {name_of(6)}" in err and ranges[2] == ranges[1] and ranges[2] != "bytes=0-", ranges, err)
+        expect(sorted(p.name for p in (here.path / "run/checkpoints").iterdir()) == [name_of(6), name_of(8)], "a folder stays")
 
 
 def in_parts():
@@ -245,7 +301,15 @@ def in_parts():
         expect(sent == [("optim-00000.safetensors", 1), ("optim-00000.safetensors", 2)], sent)
         store.rules = [second]
         del sent[:]
+        # The end is 200 with an error in it at first, and then from somebody else.
+        ends = [b"<?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code></Error>", b"<html/>"]
+
+        def end(handler, method, key, query, body):
+            return method == "POST" and "uploadId" in query and ends and (store.send(handler, 200, ends.pop(0)) or True)
+        store.rules = [lambda *words: end(*words) or second(*words)]
         here.good("run", "run")
+        expect(not ends, ends)
+        store.rules = [second]
         expect(sent == [("optim-00000.safetensors", 2)] and steps_of(store) == [1] and not store.uploads, sent, sorted(store.objects))
         file = here.path / "run/checkpoints" / name_of(1) / "optim-00000.safetensors"
         expect(file.stat().st_size > 64 << 20 and store.objects[f"{PLACE}/checkpoints/{name_of(1)}/{file.name}"] == file.read_bytes(), file)
@@ -255,6 +319,38 @@ def in_parts():
         del store.objects[key]
         here.good("run", "run")
         expect(not sent and steps_of(store) == [1], sent)
+        # An older object of this size is not what was sent.
+        del store.objects[key]
+        data = f"{PLACE}/checkpoints/{name_of(1)}/{file.name}"
+        good, store.etags[data] = store.objects[data], "0-2"
+        store.rules = [lambda handler, method, key, query, _: method == "POST" and "uploadId" in query and
+                       store.error(handler, 404, "NoSuchUpload")]
+        _, err = here.good("run", "run")
+        expect("was sent in parts, but is not there" in err and steps_of(store) == [], err)
+        store.rules = []
+        here.good("run", "run")
+        expect(steps_of(store) == [1] and store.objects[data] == good and store.etags[data] != "0-2", store.etags)
+
+        # Tries that bring something are not counted.
+        tries = []
+
+        def little(handler, method, key, query, _):
+            if method != "GET" or key != data:
+                return False
+            first = int((handler.headers.get("Range") or "bytes=0-")[len("bytes="):-1])
+            tries.append(first)
+            handler.send_response(206 if first else 200)
+            if first:
+                handler.send_header("Content-Range", f"bytes {first}-{len(good) - 1}/{len(good)}")
+            handler.send_header("Content-Length", str(len(good) - first))
+            handler.end_headers()
+            handler.wfile.write(good[first:first + (9 << 20)])
+            handler.close_connection = True
+            return True
+        store.rules = [little]
+        here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "back")
+        expect(len(tries) > 7, tries)
+        here.good("ckpt", "verify", "back")
 
 
 def full_disk():
@@ -283,7 +379,7 @@ def without_curl():
 
 def main():
     tests = {"--slow": [in_parts, full_disk], "--without-curl": [without_curl]}.get(
-        sys.argv[2] if len(sys.argv) > 2 else "", [copies_and_back, refusals, faults])
+        sys.argv[2] if len(sys.argv) > 2 else "", [copies_and_back, refusals, faults, interrupted])
     for test in tests:
         test()
         print(f"{test.__name__}: ok", flush=True)

@@ -116,9 +116,7 @@ void get(const std::string& address, std::string to, std::optional<int64_t> step
   print_err("{} is there; go on with:  engine run {}\n", name, shell_word(to));
 }
 
-}  // namespace
-
-void list_store(const std::string& address) {
+void print_list(const std::string& address) {
   const auto store = store::open_store(address);
   const std::vector<std::string> all = stored_checkpoints(*store);
   if (all.empty()) throw Error(Exit::checkpoint, address + " has no complete checkpoint", runs_below(*store));
@@ -126,6 +124,18 @@ void list_store(const std::string& address) {
     uint64_t bytes = 0;
     for (const Object& object : store->list(fmt::format("{}/{}/", checkpoints_folder, *name))) bytes += object.bytes;
     print_out("{}  {:>10.1f} MiB  not checked\n", *name, static_cast<double>(bytes) / (1 << 20));
+  }
+}
+
+}  // namespace
+
+void list_store(const std::string& address) {
+  const Signals signals;  // a reader that is gone is an error of writing
+  try {
+    print_list(address);
+  } catch (const Error&) {
+    if (!Signals::pending()) throw;
+    throw Error(static_cast<Exit>(128 + Signals::pending()), "stopped");
   }
 }
 
