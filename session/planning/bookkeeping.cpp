@@ -28,12 +28,10 @@ constexpr uint64_t executed(uint64_t lists) {
 constexpr uint64_t saved_tensor = 3440, read_tensor = 1750, letter = 25;
 // The communicator's bookkeeping for a collective, and for each message of it that this rank sends or receives, which
 // stays ready; and what it shares with each rank of the same machine beyond the second: with 2, 4 and 8 ranks of llama
-// 0, 0.3 and 0.9 MB. Fitted to 40 random compositions of 2 to 8 ranks with 60 to 3,600 collectives (Open MPI 4.1).
-constexpr uint64_t collective = 100, message = 950, further_rank = 150000;
+// 0, 0.3 and 0.9 MB. Fitted to 70 random compositions of 2 to 8 ranks with 60 to 3,900 collectives (Open MPI 4.1).
+constexpr uint64_t collective = 200, message = 1000, further_rank = 150000;
 // For a collective of a device with memory of its own, whose library has its own ways.
 constexpr uint64_t collective_of_device = 1400;
-// Bytes that a tier of files keeps for each transfer of a step: fitted to the same runs.
-constexpr uint64_t transfer = 600;
 
 // The size of an allocation in the heap: a word more, in steps of 16.
 uint64_t allocated(uint64_t bytes) {
@@ -69,8 +67,8 @@ uint64_t lists_of(const Plan& plan) {
   return bytes;
 }
 
-// Bytes that are kept for the actions that send to other ranks, and for those that read or write files.
-uint64_t transfers_of(const Plan& plan) {
+// Bytes that are kept for the actions that send to other ranks.
+uint64_t messages_of(const Plan& plan) {
   const bool discrete =
       std::any_of(plan.arenas.begin(), plan.arenas.end(), [](const Arena& a) { return a.kind == "pinned"; });
   uint64_t bytes = 0;
@@ -78,7 +76,6 @@ uint64_t transfers_of(const Plan& plan) {
     for (const Segment& s : p.segments)
       for (const Action& a : s.actions) {
         const Call& call = plan.calls[a.call];
-        if (call.storage) bytes += transfer;
         if (!call.op->collective) continue;
         const uint64_t others = plan.ranks.group(static_cast<Id>(call.attrs.i("group", 1))).size() - 1;
         const uint64_t messages = call.op->id == std::string(ENG_OP_BROADCAST) ? std::bit_width(others) : 2 * others;
@@ -123,7 +120,7 @@ uint64_t rows_between_ranks(const Plan& plan) {
 
 uint64_t communicator_of(const Plan& plan) {
   const uint64_t here = plan.ranks.world.local_size;
-  return transfers_of(plan) + (here > 2 ? (here - 2) * further_rank : 0);
+  return messages_of(plan) + (here > 2 ? (here - 2) * further_rank : 0);
 }
 
 }  // namespace
