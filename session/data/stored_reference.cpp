@@ -30,7 +30,7 @@ constexpr char magic[8] = {'E', 'N', 'G', 'R', 'E', 'F', 'E', 'R'};
 constexpr uint32_t version = 1;
 static_assert(sizeof(Head) == 256 && sizeof(StoredReference::Entry) == 16);
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+[[noreturn]] void refuse_file(const fs::path& path, const std::string& what) {
   throw Error(Exit::data, fmt::format("[reference] store: {} {}", path.string(), what),
               "compute it again: engine data reference CONFIG");
 }
@@ -58,19 +58,19 @@ FileReader open(const fs::path& path) {
 
 Head read_head(const FileReader& file) {
   Head head;
-  if (file.size() < sizeof(head)) refuse(file.path(), "is too short for a file of log-probabilities");
+  if (file.size() < sizeof(head)) refuse_file(file.path(), "is too short for a file of log-probabilities");
   file.read(&head, 0, sizeof(head));
-  if (std::memcmp(head.magic, magic, sizeof(magic)) != 0) refuse(file.path(), "is no file of log-probabilities");
+  if (std::memcmp(head.magic, magic, sizeof(magic)) != 0) refuse_file(file.path(), "is no file of log-probabilities");
   if (head.version != version)
-    refuse(file.path(), fmt::format("is of version {}; only version {} can be read", head.version, version));
+    refuse_file(file.path(), fmt::format("is of version {}; only version {} can be read", head.version, version));
   char checksum[sizeof(head.checksum)] = {};
   put(checksum, checksum_of(&head, offsetof(Head, checksum)));
   if (std::memcmp(checksum, head.checksum, sizeof(checksum)) != 0)
-    refuse(file.path(), "is damaged: its head is not what was written");
+    refuse_file(file.path(), "is damaged: its head is not what was written");
   const uint64_t room = file.size() - sizeof(head);
   if (room % sizeof(StoredReference::Entry) || room / sizeof(StoredReference::Entry) != head.sequences)
-    refuse(file.path(), fmt::format("is damaged: it is said to hold {} sequences and has room for {}", head.sequences,
-                                    room / sizeof(StoredReference::Entry)));
+    refuse_file(file.path(), fmt::format("is damaged: it is said to hold {} sequences and has room for {}",
+                                         head.sequences, room / sizeof(StoredReference::Entry)));
   return head;
 }
 
@@ -96,10 +96,10 @@ StoredReference::StoredReference(const fs::path& path) {
   entries_.resize(head.sequences);
   file.read(entries_.data(), sizeof(head), entries_.size() * sizeof(Entry));
   if (text_of(head.entries) != checksum_of(entries_.data(), entries_.size() * sizeof(Entry)))
-    refuse(path, "is damaged: its values are not those that were written");
+    refuse_file(path, "is damaged: its values are not those that were written");
   for (std::size_t k = 0; k < entries_.size(); ++k)
     if (!std::isfinite(entries_[k].sum) || (k && entries_[k - 1].key >= entries_[k].key))
-      refuse(path, "is wrong: its sequences are not in order, or a value is not finite");
+      refuse_file(path, "is wrong: its sequences are not in order, or a value is not finite");
 }
 
 bool StoredReference::fill(const int32_t* tokens, const int32_t* labels, float* out) const {
