@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hub on the loopback interface: lists repositories and sends files as huggingface.co does, and fails as it is told."""
 import hashlib
-import http.server
 import json
 import re
-import threading
 import urllib.parse
+
+from loopback import Loopback
 
 COMMIT = "a" * 40
 
@@ -31,54 +31,22 @@ class Repository:
         return {"id": "x/y", "sha": self.commit, "siblings": siblings}
 
 
-class Hub:
+class Hub(Loopback):
     """Serves repositories {"models/org/name": Repository, "datasets/org/name": ...} until the end of a `with`.
 
     `requests`: (method and path, headers) of each request. `rules`: functions that see (handler, kind, path) before the hub
     answers, and return True if they have answered. `kind` is "list" or "file"."""
 
     def __init__(self, repositories, host="127.0.0.1"):
-        self.repositories, self.requests, self.rules, self.lock = repositories, [], [], threading.Lock()
-        hub = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *words):
-                pass
-
-            def do_GET(self):
-                with hub.lock:
-                    hub.requests.append((self.path, dict(self.headers.items())))
-                try:
-                    hub.answer(self)
-                except (BrokenPipeError, ConnectionResetError):
-                    self.close_connection = True
-
-        self.server = http.server.ThreadingHTTPServer((host, 0), Handler)
-        self.server.daemon_threads = True
-        self.address = f"http://{host}:{self.server.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(host)
+        self.repositories, self.requests, self.rules = repositories, [], []
 
     def files_asked(self):
         return [path for path, _ in self.requests if "/resolve/" in path]
 
-    def send(self, handler, status, body=b"", **headers):
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
     def answer(self, handler):
+        with self.lock:
+            self.requests.append((handler.path, dict(handler.headers.items())))
         url = urllib.parse.urlsplit(handler.path)
         listed = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/revision/([^/]+)", url.path)
         file = re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", url.path)
@@ -111,14 +79,5 @@ class Hub:
         first = int(wanted[1]) if wanted else 0
         if wanted and first >= len(data):
             return self.send(handler, 416, Content_Range=f"bytes */{len(data)}")
-        body = data[first:]
-        handler.send_response(206 if wanted else 200)
-        handler.send_header("ETag", etag)
-        if wanted:
-            handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body if most is None else body[:most])
-        if most is not None:
-            handler.close_connection = True
-        return None
+        more = {"Content_Range": f"bytes {first}-{len(data) - 1}/{len(data)}"} if wanted else {}
+        return self.send(handler, 206 if wanted else 200, data[first:], most, ETag=etag, **more)

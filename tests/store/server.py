@@ -3,10 +3,13 @@
 and fails as it is told."""
 import hashlib
 import hmac
-import http.server
-import threading
+import pathlib
+import sys
 import urllib.parse
 from xml.sax.saxutils import escape
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "hub"))
+from loopback import Loopback  # noqa: E402
 
 KEY, SECRET, TOKEN, REGION = "AKIDTEST", "secret/+key", "session+token/=", "eu-test-1"
 
@@ -30,52 +33,18 @@ def expected_signature(method, path, query, headers, names, payload, date, regio
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-class Store:
+class Store(Loopback):
     """`objects`: {key: bytes} of the one bucket. `requests`: (method, key, query as a dict) of each request that was signed
     rightly. `rules`: functions that see (handler, method, key, query, body) before the store answers, and return True if they have."""
 
     def __init__(self, bucket="copies", page=1000):
+        super().__init__()
         self.bucket, self.page, self.objects, self.uploads, self.requests, self.rules = bucket, page, {}, {}, [], []
-        self.etags, self.lock, self.bad, self.number = {}, threading.Lock(), [], 0
-        store = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *words):
-                pass
-
-            def handle_one(self):
-                try:
-                    store.answer(self)
-                except (BrokenPipeError, ConnectionResetError):
-                    self.close_connection = True
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self.server.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        self.etags, self.bad, self.number = {}, [], 0
 
     def environment(self, **more):
         return {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN, "AWS_REGION": REGION,
                 "AWS_ENDPOINT_URL": self.address, **more}
-
-    @staticmethod
-    def send(handler, status, body=b"", **headers):
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
 
     def error(self, handler, status, code, message="", **headers):
         self.send(handler, status, f"<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>".encode(),

@@ -223,12 +223,7 @@ def faults():
             if key in cut:
                 return False
             cut.add(key)
-            data = store.objects[key]
-            handler.send_response(200)
-            handler.send_header("Content-Length", str(len(data)))
-            handler.end_headers()
-            handler.wfile.write(data[:len(data) // 2])
-            handler.close_connection = True
+            send_half(store, handler, key)
             return True
         store.rules = [half]
         here.good("ckpt", "get", f"s3://copies/{PLACE}", "--to", "back")
@@ -255,6 +250,12 @@ def faults():
         expect(f"{name_of(8)} is passed over" in err and [p.name for p in (here.path / "undamaged/checkpoints").iterdir()] == [name_of(6)], err)
 
 
+def send_half(store, handler, key):
+    """The connection is cut in the middle of the object."""
+    data = store.objects[key]
+    store.send(handler, 200, data, most=len(data) // 2)
+
+
 def interrupted():
     """A run that could not bring all of its checkpoint goes on with it at the next attempt."""
     with Store() as store, Folder(store) as here:
@@ -268,12 +269,7 @@ def interrupted():
             ranges.append(handler.headers.get("Range"))
             if len(ranges) > 1:
                 return len(store.rules) == 1 and store.error(handler, 403, "AccessDenied", "no more")
-            data = store.objects[key]
-            handler.send_response(200)
-            handler.send_header("Content-Length", str(len(data)))
-            handler.end_headers()
-            handler.wfile.write(data[:len(data) // 2])
-            handler.close_connection = True
+            send_half(store, handler, key)
             return True
         store.rules = [half]
         here.refused(3, "AccessDenied", "run", "run", "train.steps=8")
