@@ -8,8 +8,8 @@
 Of each family so many configurations are drawn. transformers makes a model with random weights and writes its directory,
 which the engine reads. Both train it in fp32 on the same sequences by AdamW with clipping and weight decay. Differences
 are printed beside the limits: of the logits, relative to the largest; of each gradient of the first step, by norms; of
-the loss of each step, relative. A gradient counts where both sides have a tensor of that name and shape; the norm of all
-gradients counts always. minicpm and internlm2 are left out, as transformers has no code for them."""
+the loss of each step, relative. The gradient of every tensor is compared, where transformers joins several of them part
+by part, and the norm of all. minicpm and internlm2 are left out, as transformers has no code for them."""
 import argparse
 import pathlib
 import random
@@ -167,6 +167,14 @@ def opt(d):
                 num_hidden_layers=2, num_attention_heads=o["num_attention_heads"], max_position_embeddings=64, dropout=0.0)
 
 
+def gpt2(d):
+    o = sizes(d)
+    return dict(vocab_size=VOCABULARY, n_embd=o["hidden_size"], n_layer=o["num_hidden_layers"], n_head=o["num_attention_heads"],
+                n_positions=64, n_inner=d.choice([None, o["intermediate_size"]]), activation_function=d.choice(["gelu_new", "gelu", "relu"]),
+                layer_norm_epsilon=d.choice([1e-5, 1e-3]), scale_attn_weights=d.random() < 0.7, tie_word_embeddings=d.random() < 0.5,
+                reorder_and_upcast_attn=d.random() < 0.5, embd_pdrop=0.0, resid_pdrop=0.0, attn_pdrop=0.0)
+
+
 def moe(d, **more):
     """The share of one expert alone is 1 if shares are normed, and the gradient of its router is rounding."""
     normed = d.random() < 0.5
@@ -175,6 +183,7 @@ def moe(d, **more):
 
 FAMILIES = {
     "llama": ("Llama", llama),
+    "gpt2": ("GPT2", gpt2),
     "qwen2": ("Qwen2", tied),
     "qwen3": ("Qwen3", lambda d: tied(d, head_dim=d.choice([4, 6]), attention_bias=d.random() < 0.5)),
     "olmo2": ("Olmo2", tied),
@@ -203,6 +212,19 @@ FAMILIES = {
 }
 
 
+# Families whose tensors have other names here: a part of a name of transformers, and what stands there in the names of
+# the tensors here that lie in it one after the other.
+NAMES = {
+    "gpt2": [("c_attn", ["q", "k", "v"])],
+    "gpt_neox": [("lm_head", ["embed_out"])],
+    "phi3": [("qkv_proj", ["q_proj", "k_proj", "v_proj"]), ("gate_up_proj", ["gate_proj", "up_proj"])],
+    "mixtral": [("mlp.", ["block_sparse_moe."])],
+    "granitemoehybrid": [("shared_mlp.input_linear", ["shared_mlp.gate_proj", "shared_mlp.up_proj"]), ("router", ["router.layer"]),
+                         ("experts.gate_up_proj", ["input_linear"]), ("experts.down_proj", ["output_linear"])],
+    "nemotron_h": [("model.", ["backbone."])],
+}
+
+
 def make_model(family, options):
     """Weights wide enough that attention is far from uniform, and that every bias and state matters."""
     config = getattr(transformers, FAMILIES[family][0] + "Config")(**options, pad_token_id=None, bos_token_id=None, eos_token_id=None)
@@ -213,7 +235,7 @@ def make_model(family, options):
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape)
-            if "norm" in name:
+            if "norm" in name or ".ln_" in name:
                 p.copy_((0.0 if family.startswith("gemma") or name.endswith("bias") else 1.0) + 0.2 * noise)
             elif name.endswith(("A_log", "dt_bias", "dt_proj.bias")):
                 p.add_(0.2 * noise)
@@ -258,20 +280,31 @@ def by_engine(folder, batches):
     return logits, gradients, losses, norms
 
 
-def compare(ours, theirs):
-    """(logits, worst gradient, worst loss, gradients compared, gradients there)."""
+def parts(family, name, g, ours):
+    """(ours, theirs) of each tensor here that lies in a tensor of transformers, in the shape of the latter."""
+    theirs, here = next(((a, b) for a, b in NAMES.get(family, []) if a in name), (name, [name]))
+    names = [name.replace(theirs, one, 1) for one in here]
+    mine = [ours[one if one in ours else one + ".weight"] for one in names]
+    if family == "gpt2" and g.ndim == 2 and ".h." in name:
+        g = g.T  # matrices of a layer are (in, out) there
+    if len(mine) == 1:
+        return [(mine[0].reshape(g.shape), g)]
+    return list(zip(mine, numpy.split(g, numpy.cumsum([len(one) for one in mine[:-1]]))))
+
+
+def compare(family, ours, theirs):
+    """(logits, worst gradient, worst loss, gradients compared)."""
     logits = abs(ours[0] - theirs[0]).max() / abs(theirs[0]).max()
     worst, compared = abs(ours[3][0] / theirs[3][0] - 1), 0
     for name, g in theirs[1].items():
-        names = (name, name + ".weight", name.replace("model.", "backbone.", 1))
-        mine = next((ours[1][n] for n in names if n in ours[1]), None)
-        if mine is None or mine.size != g.size:
-            continue
-        compared += 1
-        apart = numpy.linalg.norm(mine.reshape(g.shape) - g)
-        worst = max(worst, apart / max(numpy.linalg.norm(g), 1e-3 * theirs[3][0]))  # some are of rounding alone
+        for mine, other in parts(family, name, g, ours[1]):
+            assert mine.shape == other.shape, (name, mine.shape, other.shape)
+            compared += 1
+            apart = numpy.linalg.norm(mine - other)
+            worst = max(worst, apart / max(numpy.linalg.norm(other), 1e-3 * theirs[3][0]))  # some are of rounding alone
+    assert compared == len(ours[1]), (compared, ours[1].keys())
     losses = max(abs(a / b - 1) for a, b in zip(ours[2], theirs[2]))
-    return logits, worst, losses, compared, len(theirs[1])
+    return logits, worst, losses, compared
 
 
 def main():
@@ -297,15 +330,15 @@ def main():
                 model = make_model(family, drawn)
                 model.save_pretrained(folder)
                 try:
-                    got = compare(by_engine(pathlib.Path(folder), batches), by_transformers(model, batches))
+                    got = compare(family, by_engine(pathlib.Path(folder), batches), by_transformers(model, batches))
                 except engine.Error as why:
                     print(f"{family:16} {k + 1}  FAILED: {why}\n{drawn}", flush=True)
                     failed += 1
                     continue
-            logits, gradient, loss, compared, there = got
+            logits, gradient, loss, compared = got
             good = logits < LOGITS and gradient < GRADIENT and loss < LOSS
             failed += not good
-            print(f"{family:16} {k + 1}  {'ok' if good else 'FAILED'}: logits {logits:.1e}, gradients {gradient:.1e} ({compared} of {there}), "
+            print(f"{family:16} {k + 1}  {'ok' if good else 'FAILED'}: logits {logits:.1e}, gradients {gradient:.1e} of {compared} tensors, "
                   f"{options.steps} losses {loss:.1e}" + ("" if good else f"\n{drawn}"), flush=True)
     print(f"limits: logits {LOGITS:.0e}, gradients {GRADIENT:.0e}, losses {LOSS:.0e}; {failed} failed")
     sys.exit(failed > 0)

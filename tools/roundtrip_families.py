@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the models of tests/models/hf_{families,moe,mamba2,hybrids}, exports them, and compares what transformers reads.
+"""Reads the models of tests/models/hf_{families,gpt2,moe,mamba2,hybrids}, exports them, and compares what transformers reads.
 
     pip install torch transformers safetensors      (CPU builds are enough)
     python3 tools/roundtrip_families.py [ENGINE]     by default build/tools/engine
@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, logging
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ENGINE = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "tools" / "engine"
 CASES = sys.argv[2:] or ("qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox", "mistral", "ministral", "internlm3",
-                         "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3", "hf_moe/mixtral",
+                         "phi3_window", "mistral_window", "ministral_window", "gemma2", "gemma3", "hf_gpt2/saved", "hf_gpt2/wide", "hf_moe/mixtral",
                          "hf_moe/qwen2_moe", "hf_moe/qwen3_moe", "hf_moe/qwen3_moe_dense", "hf_moe/olmoe", "hf_mamba2/plain", "hf_mamba2/groups", "hf_mamba2/bias",
                          "hf_hybrids/falcon_mamba", "hf_hybrids/bamba", "hf_hybrids/granitemoehybrid", "hf_hybrids/granitemoehybrid_experts",
                          "hf_hybrids/nemotron_h", "hf_hybrids/nemotron_h_experts",

@@ -7,6 +7,7 @@
 #include "engine/model.h"
 #include "engine/plugin.h"
 #include "gguf.hpp"
+#include "gpt2.hpp"
 #include "windowed.hpp"
 
 // clang-format off
@@ -15,7 +16,7 @@ id = 'eng.decoders'
 name = 'decoders'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Qwen3, OLMo 2, Phi-3, SmolLM3, Granite, GPT-NeoX, MiniCPM, InternLM2, Mistral, Ministral and Gemma language models'
+summary = 'GPT-2, Qwen3, OLMo 2, Phi-3, SmolLM3, Granite, GPT-NeoX, MiniCPM, InternLM2, Mistral, Ministral and Gemma language models'
 
 [[provides]]
 kind = ')" ENG_MODEL_DRAFT R"('
@@ -380,5 +381,16 @@ attention_dropout = 0.0
 'gemma-3-270m' = { vocab_size = 262144, hidden_size = 640, intermediate_size = 2048, num_hidden_layers = 18, num_attention_heads = 4, num_key_value_heads = 1, max_position_embeddings = 32768, sliding_window = 512 }
 # 999,885,952 parameters
 'gemma-3-1b' = { vocab_size = 262144, hidden_size = 1152, intermediate_size = 6912, num_hidden_layers = 26, num_attention_heads = 4, num_key_value_heads = 1, max_position_embeddings = 32768, sliding_window = 512 }
+)" DECODERS_GPT2 R"(
+# 858,880 parameters over bytes, for a first run
+'tiny' = { vocab_size = 256, hidden_size = 128, num_hidden_layers = 4, num_attention_heads = 4, max_position_embeddings = 256 }
+# 124,439,808 parameters
+'small' = { vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, max_position_embeddings = 1024 }
+# 354,823,168 parameters
+'medium' = { vocab_size = 50257, hidden_size = 1024, num_hidden_layers = 24, num_attention_heads = 16, max_position_embeddings = 1024 }
+# 774,030,080 parameters
+'large' = { vocab_size = 50257, hidden_size = 1280, num_hidden_layers = 36, num_attention_heads = 20, max_position_embeddings = 1024 }
+# 1,557,611,200 parameters
+'xl' = { vocab_size = 50257, hidden_size = 1600, num_hidden_layers = 48, num_attention_heads = 25, max_position_embeddings = 1024 }
 )")
 // clang-format on

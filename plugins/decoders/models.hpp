@@ -11,6 +11,7 @@ decoder::Config read_olmo2(const model::Reader& in);
 decoder::Config read_phi3(const model::Reader& in);
 decoder::Config read_smollm3(const model::Reader& in);
 decoder::Config read_granite(const model::Reader& in);
+decoder::Config read_gpt2(const model::Reader& in);
 decoder::Config read_gpt_neox(const model::Reader& in);
 decoder::Config read_minicpm(const model::Reader& in);
 decoder::Config read_internlm2(const model::Reader& in);
@@ -42,6 +43,11 @@ struct SmolLm3 : decoder::Model {
 struct Granite : decoder::Model {
   static constexpr const char* name = "granite";
   Granite(const eng_options* options, eng_error* error) : Model(read_granite({options, error})) {}
+};
+
+struct Gpt2 : decoder::Model {
+  static constexpr const char* name = "gpt2";
+  Gpt2(const eng_options* options, eng_error* error) : Model(read_gpt2({options, error})) {}
 };
 
 struct GptNeoX : decoder::Model {

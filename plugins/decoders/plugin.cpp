@@ -13,7 +13,7 @@ const char* describe() {
 }
 
 const eng_plugin plugin =
-    common::plain_plugin(describe, model::interface_of<Qwen3, Olmo2, Phi3, SmolLm3, Granite, GptNeoX, MiniCpm,
+    common::plain_plugin(describe, model::interface_of<Gpt2, Qwen3, Olmo2, Phi3, SmolLm3, Granite, GptNeoX, MiniCpm,
                                                        InternLm2, Mistral, Ministral, Gemma2, Gemma3>);
 
 }  // namespace

@@ -100,10 +100,19 @@ class Adapter {
       }
       if (!std::all_of(one.begin(), one.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; }))
         return problem(*given, "a regular expression is not converted: give the names of the maps");
-      patterns.push_back("*." + one);
+      if (one == "c_attn")
+        of_gpt2(patterns);
+      else
+        patterns.push_back("*." + one);
     }
     if (patterns.empty()) return problem(*given, "it must be names of maps");
     job_.out.set("adapter.targets", patterns, *given);
+  }
+
+  // GPT-2's q, k and v, which PEFT takes as one map.
+  void of_gpt2(std::vector<std::string>& patterns) {
+    for (const char* map : {"*.attn.q", "*.attn.k", "*.attn.v"}) patterns.push_back(map);
+    job_.out.note("c_attn is q, k and v here: each has a path of this rank, where PEFT has one A for the three");
   }
 
   static Value all() { return std::vector<std::string>{"all-linear"}; }
@@ -120,6 +129,12 @@ class Adapter {
     if (model == "llama" || model == "qwen2" || model == "opt")
       return static_cast<void>(job_.out.set("adapter.targets", std::vector<std::string>{"*.q_proj", "*.v_proj"},
                                             "PEFT's default of " + std::string(names_.targets)));
+    if (model == "gpt2") {
+      std::vector<std::string> patterns;
+      of_gpt2(patterns);
+      return static_cast<void>(
+          job_.out.set("adapter.targets", patterns, "PEFT's default of " + std::string(names_.targets)));
+    }
     job_.out.problem(fmt::format("`{}`: {} is not given, and PEFT's choice for this model is not known here: give it",
                                  asked.origin, names_.targets));
   }
@@ -206,7 +221,8 @@ class Adapter {
 
   // Settings that the tables call idle without adapters are not idle here.
   void others() {
-    for (const char* name : {"lora_on_cpu", "lora_task_type", "peft_autocast_adapter_dtype"}) job_.flat.take(name);
+    for (const char* name : {"lora_fan_in_fan_out", "lora_on_cpu", "lora_task_type", "peft_autocast_adapter_dtype"})
+      job_.flat.take(name);
     if (const Entry* bias = job_.flat.find("lora_bias"); bias && is_off(bias->value)) job_.flat.take("lora_bias");
     for (auto& [name, entry] : job_.flat.all) {
       const auto account = entry.used ? std::nullopt : account_of(entry.trainer, name, entry.value);

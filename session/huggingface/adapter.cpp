@@ -206,6 +206,7 @@ Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorS
     if (alpha(a) != alpha(first)) alphas[a.map] = python_number(alpha(a));
   }
   // With stacked experts PEFT takes no dropout, which has no effect on what was trained.
+  const bool turned = std::any_of(adapters.begin(), adapters.end(), [](const Adapter& a) { return a.transposed; });
   Json json = Json::object({{"peft_type", "LORA"},
                             {"task_type", "CAUSAL_LM"},
                             {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
@@ -218,7 +219,7 @@ Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorS
                             {"rank_pattern", ranks},
                             {"alpha_pattern", alphas},
                             {"bias", "none"},
-                            {"fan_in_fan_out", false},
+                            {"fan_in_fan_out", turned},
                             {"init_lora_weights", true},
                             {"use_dora", first.dora},
                             {"modules_to_save", Json()}});
@@ -234,8 +235,8 @@ fs::path adapter_source(const Config& config) {
   return config.base_dir() / model.string("adapter");
 }
 
-void load_adapter(const fs::path& directory, const Config& config, const std::vector<TensorShare>& parameters,
-                  const Fill& fill) {
+void load_adapter(const fs::path& directory, const Config& config, const Pretrained& pretrained,
+                  const std::vector<TensorShare>& parameters, const Fill& fill) {
   const fs::path json_file = directory / "adapter_config.json", file_name = directory / "adapter_model.safetensors";
   std::error_code none;
   for (const fs::path& path : {json_file, file_name})
@@ -253,20 +254,35 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
 
   const std::vector<TensorSpec> specs(parameters.begin(), parameters.end());
   std::vector<std::string> problems;
-  std::map<std::string, std::string> wanted, names;  // from their names to ours, and back
-  for (const Adapter& own : adapters_of(config, specs)) {
+  struct Place {
+    std::string name;
+    uint64_t first = 0;  // element
+  };
+  std::map<std::string, Place> places;  // of our parameters in the file
+  std::set<std::string> wanted;
+  std::vector<Adapter> adapters = adapters_of(config, specs);
+  std::vector<TensorShape> model;
+  for (const TensorShare& t : parameters)
+    if (!is_of_path(adapters, t.name)) model.push_back({t.name, t.shape, t.optional});
+  place_in_files(adapters, model, arrange(model, pretrained, directory.string()));
+  std::map<std::string, int64_t> without;  // rows without a path, of matrices that several maps are in
+  for (const Adapter& own : adapters) {
     Adapter theirs = own;
     theirs.root = root;
     if (own.dora != dora && problems.empty())  // one line says it of all
       problems.push_back(fmt::format("{}: {} there, {} here", own.map, dora ? "with use_dora" : "without use_dora",
                                      own.dora ? "with dora = true" : "without dora"));
-    theirs.alpha = alpha_of(json, own.map, alpha, where);
+    theirs.alpha = alpha_of(json, own.rows ? own.peft : own.map, alpha, where);
+    if (own.rows) without.try_emplace(own.peft, own.rows).first->second -= own.length;
     for (const std::string& name : own.parameters()) {
-      const std::string there = names[name] = peft_name(own, name);
-      wanted[there] = name;
+      const std::string there = peft_name(own, name);
+      const bool part = own.rows && name != own.a();
+      places[name] = {there, part ? static_cast<uint64_t>(own.first * (name == own.b() ? own.rank : 1)) : 0};
+      wanted.insert(there);
       const StoredTensor* stored = file.find(there);
-      const auto& shape =
+      std::vector<int64_t> shape =
           std::find_if(specs.begin(), specs.end(), [&](const auto& t) { return t.name == name; })->shape;
+      if (part) shape[0] = own.rows;
       if (!stored)
         problems.push_back(there + ": missing");
       else if (stored->shape != shape)
@@ -277,6 +293,8 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
     if (std::abs(theirs.scale() - own.scale()) > 1e-12 * own.scale())
       problems.push_back(fmt::format("{}: scaled by {:g} there, by {:g} here", own.map, theirs.scale(), own.scale()));
   }
+  for (const auto& [module, rows] : without)
+    if (rows) problems.push_back(fmt::format("{}: it is several maps here, which must all have a path", module));
   for (const StoredTensor& t : file.tensors())
     if (!wanted.count(t.name)) problems.push_back(t.name + ": unexpected");
   if (wanted.empty()) problems = {"[[transforms]] has no transform `lora` that takes it"};
@@ -297,13 +315,13 @@ void load_adapter(const fs::path& directory, const Config& config, const std::ve
   constexpr uint64_t tile = 1u << 18;
   std::vector<float> in(tile), out(tile);
   for (const TensorShare& t : parameters) {
-    const auto there = names.find(t.name);
-    if (there == names.end()) continue;
-    const StoredTensor& stored = *file.find(there->second);
+    const auto there = places.find(t.name);
+    if (there == places.end()) continue;
+    const StoredTensor& stored = *file.find(there->second.name);
     t.each_range([&](const Range& r) {
       for (uint64_t at = 0, n = 0; at < r.count; at += n) {
         n = std::min(tile, r.count - at);
-        file.read(stored, r.first + at, n, in.data());
+        file.read(stored, there->second.first + r.first + at, n, in.data());
         convert(stored.dtype, in.data(), t.dtype, out.data(), n);
         fill(t, r.first + at, n, out.data());
       }

@@ -5,6 +5,7 @@
 
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/config/config.hpp"
+#include "session/huggingface/arrangement.hpp"
 #include "session/json.hpp"
 
 namespace eng {
@@ -18,6 +19,10 @@ struct Adapter {
   int64_t rank = 0;
   int64_t experts = 0;    // 0: W is a matrix
   std::string peft = {};  // the name of the map in PEFT, which wraps the parameters of a module in each other
+  // The matrix of the files that W is, or a part of: see place_in_files.
+  bool transposed = false;                  // it is (inputs, outputs): fan_in_fan_out
+  int64_t rows = 0, first = 0, length = 0;  // its outputs, and those of W; rows 0: W is all of it
+  bool alone = true;                        // false: W is made of several of them
   double alpha = 0, dropout = 0;
   bool root = false;  // scale is alpha / sqrt(rank) instead of alpha / rank
   bool dora = false;
@@ -34,7 +39,21 @@ bool is_of_path(const std::vector<Adapter>& adapters, const std::string& paramet
 // Error(Exit::usage) if one is of no entry there.
 std::vector<Adapter> adapters_of(const Config& config, const std::vector<TensorSpec>& parameters);
 
-// adapter_config.json as PEFT writes it. `parameters`: all of the model; `base`: the model's directory, or "".
+// Says of each path which matrix of the files its W is: PEFT has the maps of those. `arranged` is of `model`.
+void place_in_files(std::vector<Adapter>& adapters, const std::vector<TensorShape>& model, const Arrangement& arranged);
+
+// The adapters of PEFT for paths that are placed: a matrix of the files that several maps are in has one adapter, whose
+// rank is the sum of theirs. `parts`: the paths of each. Throws Error(Exit::usage) where PEFT has none.
+struct PeftAdapter {
+  Adapter adapter;
+  std::vector<Adapter> parts;
+};
+std::vector<PeftAdapter> peft_adapters(const std::vector<Adapter>& adapters);
+// The values of a parameter of such an adapter, of `size` bytes each. `read`: those of a parameter of the model.
+std::vector<char> peft_values(const PeftAdapter& made, const std::string& parameter, uint64_t size,
+                              const std::function<std::vector<char>(const std::string&)>& read);
+
+// adapter_config.json as PEFT writes it. `parameters`: all of the files; `base`: the model's directory, or "".
 Json peft_config(const std::vector<Adapter>& adapters, const std::vector<TensorSpec>& parameters,
                  const std::string& base);
 // The name of a parameter of the adapter in adapter_model.safetensors.
@@ -45,9 +64,9 @@ void need_peft_name(const Adapter& adapter);
 // [model] adapter: a directory as PEFT writes it, "" if there is none. Throws Error(Exit::usage) without [model] from.
 std::filesystem::path adapter_source(const Config& config);
 // Fills exactly the given paths among `parameters` from the directory, which must have all of them, no others, and
-// scale them as [[transforms]] does. Without `fill`, checks only what needs no data. Throws Error(Exit::usage or
-// checkpoint).
-void load_adapter(const std::filesystem::path& directory, const Config& config,
+// scale them as [[transforms]] does. Maps that are one matrix in the files (`pretrained`) each get its A, and their
+// rows of its B. Without `fill`, checks only what needs no data. Throws Error(Exit::usage or checkpoint).
+void load_adapter(const std::filesystem::path& directory, const Config& config, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill);
 
 // The numbers of a path. Sums are made in f64, in the order of the rank.

@@ -138,6 +138,7 @@ const std::vector<Twin>& twins() {
 const char* family_defaults(const std::string& model_type) {
   for (const Twin& twin : twins())
     if (model_type == twin.model_type) return twin.defaults;
+  if (model_type == "gpt2") return R"({"attn_pdrop": 0.1})";
   if (model_type == "gemma2") return R"({"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})";
   if (model_type == "falcon_h1") return R"({"mamba_d_ssm": 1024})";
   return model_type == "granitemoehybrid" ? R"({"num_local_experts": 8})" : nullptr;

@@ -271,7 +271,7 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
   const std::vector<TensorSpec> parameters(stored.begin(), stored.end());
-  const std::vector<Adapter> adapters = adapters_of(config, parameters);
+  std::vector<Adapter> adapters = adapters_of(config, parameters);
   if (adapters.empty())
     throw Error(Exit::usage, checkpoint.string() + " has no adapter: the run has no transform `lora`",
                 "leave --format out to export the model");
@@ -282,19 +282,23 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
     if (!is_of_path(adapters, t.name)) model.push_back({t.name, t.shape});
   }
   const Arrangement arranged = arrange(model, pretrained_of(plugin), checkpoint.string());
+  place_in_files(adapters, model, arranged);
+  const std::vector<PeftAdapter> made = peft_adapters(adapters);
+  std::vector<TensorSpec> in_files = parameters;  // with what several of them are in
+  for (size_t k = 0; k < arranged.files.size(); ++k)
+    if (arranged.from_model[k].parts.size() > 1)
+      in_files.push_back({arranged.files[k].name, kParameterRole, dtype, arranged.files[k].shape});
+  std::vector<Adapter> written;
   Shard shard{"adapter_model.safetensors", {}, {}};
-  for (const Adapter& a : adapters) {
+  for (const PeftAdapter& one : made) {
+    const Adapter& a = written.emplace_back(one.adapter);
     need_peft_name(a);
-    // A tensor of the files that is this matrix alone, not transposed. PEFT has stacked experts whole.
-    const bool same =
-        a.experts > 0 || std::any_of(arranged.from_model.begin(), arranged.from_model.end(), [&](const Arranged& made) {
-          return made.plain() && model[made.parts[0].source].name == a.weight;
-        });
-    if (!same)
-      throw Error(Exit::usage, a.weight + " is joined or transposed in the files of this model",
-                  "PEFT has no adapter for it; export the model with --merge");
-    for (const std::string& own : a.parameters())
-      shard.tensors.push_back({peft_name(a, own), dtype, by_name.at(own)->shape});
+    for (const std::string& name : a.parameters()) {
+      std::vector<int64_t> shape = by_name.at(one.parts[0].map + name.substr(a.map.size()))->shape;
+      if (a.rows) shape[0] = name == a.a() ? a.rank : a.rows;
+      if (a.rows && name == a.b()) shape[1] = a.rank;
+      shard.tensors.push_back({peft_name(a, name), dtype, shape});
+    }
   }
   shard.header = safetensors_header(shard.tensors, {{"format", "pt"}});
   load_checkpoint(
@@ -306,19 +310,22 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
   try {
     Writer writer(temporary, shards, dtype);
     const OpenCheckpoint in(checkpoint);
-    std::vector<char> values, written;
-    for (const Adapter& a : adapters)
-      for (const std::string& own : a.parameters()) {
-        const ManifestTensor& t = *by_name.at(own);
-        const uint64_t count = element_count(t.shape, t.name);
-        values.resize(count * dtype_size(t.dtype)), written.resize(count * dtype_size(dtype));
-        in.read(t, 0, count, values.data());
-        convert(t.dtype, values.data(), dtype, written.data(), count);
-        writer.write(peft_name(a, own), written.data(), count);
+    const auto read = [&](const std::string& own) {
+      const ManifestTensor& t = *by_name.at(own);
+      const uint64_t count = element_count(t.shape, t.name);
+      std::vector<char> values(count * dtype_size(t.dtype)), converted(count * dtype_size(dtype));
+      in.read(t, 0, count, values.data());
+      convert(t.dtype, values.data(), dtype, converted.data(), count);
+      return converted;
+    };
+    for (const PeftAdapter& one : made)
+      for (const std::string& name : one.adapter.parameters()) {
+        const std::vector<char> values = peft_values(one, name, dtype_size(dtype), read);
+        writer.write(peft_name(one.adapter, name), values.data(), values.size() / dtype_size(dtype));
       }
     const auto sums = writer.finish();
     const std::string base = origin.empty() ? "" : fs::absolute(origin).lexically_normal().string();
-    write_text(temporary / "adapter_config.json", peft_config(adapters, parameters, base).dump(2) + "\n");
+    write_text(temporary / "adapter_config.json", peft_config(written, in_files, base).dump(2) + "\n");
     verify(temporary, shards, sums);
     sync_directory(temporary);
     rename_durably(temporary, name);

@@ -197,7 +197,7 @@ std::function<void(const Model&)> weights_check(const Config& config, const Regi
     if (const fs::path source = weights_source(config); !source.empty())
       load_weights(find_weights(source), pretrained_table(config, registry), parameters_of(model, false), {});
     if (const fs::path adapter = adapter_source(config); !adapter.empty())
-      load_adapter(adapter, config, parameters_of(model, false), {});
+      load_adapter(adapter, config, pretrained_table(config, registry), parameters_of(model, false), {});
     if (!stored_reference(config).empty()) check_stored_reference(config);
     const std::vector<TensorShare> reference = parameters_of(model, true);
     if (const fs::path source = reference_source(config); !reference.empty() && !source.empty()) {
@@ -296,7 +296,7 @@ Weights weights_of(const fs::path& directory, const Config& config, const Regist
     load_weights(place, table, parameters, fill, progress, peers);
     if (note)
       if (const std::string text = rounding_note(place, table, parameters); !text.empty()) note(text);
-    if (!adapter.empty()) peers.agree([&] { return load_adapter(adapter, config, parameters, fill), ""; });
+    if (!adapter.empty()) peers.agree([&] { return load_adapter(adapter, config, table, parameters, fill), ""; });
   };
 }
 

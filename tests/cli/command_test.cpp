@@ -121,6 +121,8 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   // A part of the name of a preset of another model.
   CHECK(has(engine(scratch, {"init", "3b"}).out, "preset = \"smollm3-3b\""));
   CHECK(has(engine(scratch, {"init", "pythia-160m"}).out, "plugin = \"gpt_neox\""));
+  const std::string medium = engine(scratch, {"init", "openai-community/gpt2-medium"}).out;
+  CHECK((has(medium, "plugin = \"gpt2\"") && has(medium, "preset = \"medium\"")));
   const Result nowhere = engine(scratch, {"init", "7b", "-o", "nowhere/x.toml"});
   CHECK(nowhere.exit == 10);
   CHECK(has(nowhere.err, "cannot create nowhere/x.toml: No such file or directory\n"));

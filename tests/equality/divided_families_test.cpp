@@ -57,6 +57,7 @@ TEST_CASE("two ranks that divide the layers train what one rank trains, in every
   const std::string window = "sliding_window = 4\n";
   for (const auto& [family, more] : std::vector<std::pair<std::string, std::string>>{{"gemma2", window},
                                                                                      {"gemma3", window},
+                                                                                     {"gpt2", ""},
                                                                                      {"gpt_neox", ""},
                                                                                      {"granite", ""},
                                                                                      {"internlm2", ""},

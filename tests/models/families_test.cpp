@@ -18,7 +18,8 @@ const std::vector<Variant> variants = {
     {"qwen3", "plain"},     {"qwen3", "bias"},      {"olmo2", "plain"},    {"phi3", "plain"},    {"phi3", "partial"},
     {"smollm3", "plain"},   {"smollm3", "listed"},  {"granite", "plain"},  {"minicpm", "plain"}, {"gpt_neox", "plain"},
     {"gpt_neox", "serial"}, {"internlm2", "plain"}, {"internlm2", "bias"}, {"phi3", "window"},   {"mistral", "plain"},
-    {"ministral", "plain"}, {"gemma3", "plain"},    {"gemma3", "linear"},  {"gemma2", "plain"},  {"gemma2", "scores"}};
+    {"ministral", "plain"}, {"gemma3", "plain"},    {"gemma3", "linear"},  {"gemma2", "plain"},  {"gemma2", "scores"},
+    {"gpt2", "plain"},      {"gpt2", "wide"}};
 
 const PluginFile& decoders_plugin() {
   static const PluginFile plugin("decoders");
@@ -66,6 +67,7 @@ TEST_CASE("families: presets have the parameter counts of the published models")
         {"pythia-1.4b", 1414647808},
         {"pythia-2.8b", 2775208960},
         {"pythia-6.9b", 6857302016}}},
+      {"gpt2", {{"small", 124439808}, {"medium", 354823168}, {"large", 774030080}, {"xl", 1557611200}}},
       {"minicpm", {{"minicpm-2b", 2724880896}}},
       {"internlm2", {{"internlm2-1.8b", 1889110016}, {"internlm2-7b", 7737708544}}},
       {"mistral", {{"mistral-7b", 7241732096}}},
@@ -101,6 +103,9 @@ TEST_CASE("families: another constant is seen") {
                 {"gpt_neox", "plain", "rotary_pct", 1.0},
                 {"gpt_neox", "plain", "use_parallel_residual", false},
                 {"gpt_neox", "serial", "layer_norm_eps", 1e-2},
+                {"gpt2", "plain", "activation_function", "gelu"},
+                {"gpt2", "plain", "scale_attn_weights", false},
+                {"gpt2", "wide", "layer_norm_epsilon", 1e-2},
                 {"minicpm", "plain", "scale_emb", 6.1},
                 {"minicpm", "plain", "scale_depth", 0.71},
                 {"minicpm", "plain", "dim_model_base", 7},

@@ -123,8 +123,8 @@ TEST_CASE("from: variants of LLaMA that are not supported are named", "[from]") 
   CHECK_THAT(problem("\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\""),
              Catch::Contains("`rope_parameters.rope_type` must be one of") &&
                  Catch::Contains("not string \"spiral\"; available: `default`, `linear`, `dynamic`, `yarn`"));
-  CHECK_THAT(problem("\"model_type\": \"llama\"", "\"model_type\": \"gpt2\""),
-             Catch::Contains("model_type `gpt2` is not read by any model plugin"));
+  CHECK_THAT(problem("\"model_type\": \"llama\"", "\"model_type\": \"bloom\""),
+             Catch::Contains("model_type `bloom` is not read by any model plugin"));
   CHECK_THAT(problem("\"use_cache\"", "\"rope_theta\": 10000.0, \"use_cache\""),
              Catch::Contains("`rope_theta` is 10000.0, but `rope_parameters.rope_theta` is 500000.0"));
   CHECK_THAT(problem("\"use_cache\"", "\"quantization_config\": {\"bits\": 4}, \"use_cache\""),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// examples/plugins/gpt2, a model from outside: its losses and logits against transformers (tools/goldens/gpt2.py), read
-// from the directories that transformers wrote.
+// gpt2 as read from directories that transformers wrote (tools/goldens/gpt2.py), with their transposed and joined
+// matrices: losses and logits. Gradients and updates are in families_test.cpp.
 #include "core/program/program.hpp"
 #include "from.hpp"
 #include "session/plugins/pretrained.hpp"
@@ -17,8 +17,7 @@ constexpr double tight = 5e-6;
 eng::Registry& plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    search.extra = {GPT2_PLUGIN};
-    for (const char* file : {"cpu/cpu", "optim/optim", "precision/precision", "data/data"})
+    for (const char* file : {"cpu/cpu", "decoders/decoders", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);
@@ -149,10 +148,14 @@ TEST_CASE("gpt2: what a configuration cannot have is refused", "[gpt2]") {
     }
     return std::string("accepted");
   };
-  CHECK_THAT(with("\"n_head\": 2", "\"n_head\": 3"), Catch::Contains("n_embd = 16 is no multiple of n_head = 3"));
+  CHECK_THAT(with("\"n_head\": 2", "\"n_head\": 3"),
+             Catch::Contains("hidden_size (16) must be a multiple of num_attention_heads (3)"));
   CHECK_THAT(with("\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.1"), Catch::Contains("set attn_pdrop = 0 in [model]"));
-  CHECK_THAT(with("\"scale_attn_weights\": true", "\"scale_attn_weights\": false"),
-             Catch::Contains("`scale_attn_weights` is false; this plugin supports true"));
+  CHECK_THAT(with("\"attn_pdrop\": 0.0,", ""), Catch::Contains("set attn_pdrop = 0 in [model]"));  // then it is 0.1
+  CHECK_THAT(with("\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true"),
+             Catch::Contains("`scale_attn_by_inverse_layer_idx` is true; this plugin supports false"));
+  CHECK_THAT(with("\"add_cross_attention\": false", "\"add_cross_attention\": true"),
+             Catch::Contains("`add_cross_attention` is true: attention to an encoder"));
   CHECK_THAT(with("\"n_embd\": 16", "\"n_embd\": 32"),
              Catch::Contains("transformer.h.0.attn.c_attn.weight: is [16, 48] in the file, [32, 96] in the model"));
 }

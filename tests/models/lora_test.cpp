@@ -7,7 +7,7 @@ using namespace models;
 namespace {
 
 const fs::path all = goldens.parent_path(), lora = all / "lora", dora = all / "dora", experts = all / "lora_experts",
-               mamba = all / "lora_mamba";
+               gpt2 = all / "lora_gpt2", mamba = all / "lora_mamba";
 
 // The model of a golden.
 fs::path base(const nlohmann::json& golden) {
@@ -80,6 +80,9 @@ const std::string fitting_experts =
 const std::string fitting_mamba =
     "targets = ['all-linear']\nrank = 4\nranks = ['*.dt_proj=1']\nalpha = 6.0\nrslora = true\n";
 
+const std::string fitting_gpt2 =
+    "targets = ['all-linear']\nrank = 4\nranks = ['*.c_fc=2']\nalpha = 6.0\nrslora = true\n";
+
 nlohmann::json golden(const fs::path& of = lora) {
   return nlohmann::json::parse(std::ifstream(of / (of.filename().string() + ".json")));
 }
@@ -121,6 +124,7 @@ TEST_CASE("lora: an adapter that PEFT trained has its loss", "[lora]") {
                                              {dora, fitting_dora},
                                              {experts, fitting_experts},
                                              {mamba, fitting_mamba},
+                                             {gpt2, fitting_gpt2},  // transposed maps, and q, k and v in one
                                              {dora, fitting_dora + "dropout = 0.3\n"}}));  // eval drops nothing
   CAPTURE(of, keys);
   const nlohmann::json about = golden(of);
@@ -140,6 +144,11 @@ TEST_CASE("lora: an adapter that does not fit the transform is refused", "[lora]
              Catch::Contains("k_proj.lora_A.weight: [4, 16], it must be [8, 16]"));
   CHECK_THAT(refused(lora / "start", "targets = ['*.q_proj']\nrank = 4\nalpha = 6.0\nrslora = true\n"),
              Catch::Contains("down_proj.lora_A.weight: unexpected"));
+  const std::string some = "targets = ['*.attn.q', '*.c_proj', '*.c_fc']\nranks = ['*.c_fc=2']\n";
+  CHECK_THAT(eng::test::refusal(
+                 eng::Exit::checkpoint,
+                 [&] { Adapted(golden(gpt2), gpt2 / "start", some + "rank = 4\nalpha = 6.0\nrslora = true\n"); }),
+             Catch::Contains("h.0.attn.c_attn: it is several maps here, which must all have a path"));
   const eng::test::Scratch scratch;
   fs::copy(lora / "start", scratch / "other");
   edit(scratch / "other" / "adapter_config.json", "\"use_bdlora\": null", "\"use_bdlora\": true");

@@ -22,6 +22,9 @@ const std::string llama =
 const std::string opt =
     "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\n"
     "num_attention_heads = 4\nmax_position_embeddings = 64\ndropout = 0.0\n";
+const std::string gpt2 =  // with dropout, behind the embeddings too
+    "[model]\nplugin = 'gpt2'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
+    "max_position_embeddings = 64\n";
 const std::string mamba =
     "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\n"
     "time_step_rank = 4\n";
@@ -57,7 +60,7 @@ void near(const fs::path& run, const fs::path& whole, const char* what) {
 }  // namespace
 
 TEST_CASE("AdamW on divided sequences goes the way of one rank", "[ranks][.slow]") {
-  for (const std::string& model : {llama, opt, mamba}) {
+  for (const std::string& model : {llama, opt, gpt2, mamba}) {
     Scratch scratch;
     scratch.config();
     scratch.write("config.toml", model + rest);

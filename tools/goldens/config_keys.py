@@ -10,7 +10,7 @@ from transformers import CONFIG_MAPPING, GenerationConfig
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "tests/session/huggingface"
 FAMILIES = ("llama", "mistral", "ministral", "internlm3", "qwen2", "qwen3", "olmo2", "phi3", "smollm3", "granite", "gpt_neox",
-            "opt", "mamba", "mamba2", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid",
+            "opt", "gpt2", "mamba", "mamba2", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid",
             "jamba", "nemotron_h")
 
 

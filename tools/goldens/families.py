@@ -6,7 +6,8 @@
     python tools/goldens/families.py
 
 golden/FAMILY_NAME      as golden/llama_NAME: tools/goldens/llama.py, without rope. Parameters and gradients have the names
-                        that they have in the model here: of phi3, the matrices of the files are split
+                        that they have in the model here: of phi3 and gpt2, the matrices of the files are split, of
+                        gpt2 also transposed
 hf_families/NAME        the directory of a model as transformers saves it, in float32
 hf_families/expected.json the mean loss of each, on the tokens and labels of tests/models/hf/expected.json
 
@@ -63,6 +64,11 @@ WINDOWED = {
     "gemma2": dict(plain=dict(GEMMA, attn_logit_softcapping=1.5, final_logit_softcapping=2.5),
                    scores=dict(GEMMA, layer_types=["full_attention", "sliding_attention"], attn_logit_softcapping=1.5)),
 }
+# Families with learned positions: made after those above. tools/goldens/gpt2.py makes their directories.
+LEARNED = {
+    "gpt2": dict(plain=dict(), wide=dict(n_inner=36, activation_function="gelu", tie_word_embeddings=False,
+                                         layer_norm_epsilon=1e-3, scale_attn_weights=False)),
+}
 DIRECTORIES = {
     "qwen3": ("qwen3", dict(head_dim=6, tie_word_embeddings=True)),
     "olmo2": ("olmo2", dict(tie_word_embeddings=True)),
@@ -105,6 +111,9 @@ def config_of(family, options):
     if family == "gpt_neox":
         o["partial_rotary_factor"] = o.pop("rotary_pct")
         o.pop("num_key_value_heads", None)
+    tokens = dict(pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    if family == "gpt2":
+        return transformers.GPT2Config(**o, attn_pdrop=0.0, **tokens)
     rope = {"rope_type": "default", "rope_theta": 2e6 if family == "smollm3" else 1e4}
     for key in list(o):
         if key.startswith("rope_"):
@@ -118,7 +127,6 @@ def config_of(family, options):
     if family == "gemma2":  # which has both by default
         o = {"attn_logit_softcapping": None, "final_logit_softcapping": None, **o}
     kind = getattr(transformers, CLASSES[family] + "Config")
-    tokens = dict(pad_token_id=None, bos_token_id=None, eos_token_id=None)
     return kind(**o, rope_parameters=rope, **tokens)
 
 
@@ -128,7 +136,7 @@ def make_model(family, options, generator):
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
-            if "norm" in name and name.endswith("weight"):
+            if ("norm" in name or "ln_" in name) and name.endswith("weight"):
                 p.copy_((0.0 if family.startswith("gemma") else 1.0) + 0.2 * noise)
             else:
                 # Wide enough that attention is far from uniform and every bias matters.
@@ -185,6 +193,11 @@ def names_here(family, tensors, options):
         elif family == "phi3" and "gate_up_proj" in name:
             for part, value in zip(("gate", "up"), t.chunk(2)):
                 out[name.replace("gate_up_proj", f"{part}_proj")] = value
+        elif family == "gpt2":
+            if t.dim() == 2 and ".h." in name:
+                t = t.T
+            for part, value in zip("qkv", t.chunk(3)) if "c_attn" in name else (("", t),):
+                out[name.replace("c_attn", part)] = value
         elif family == "gpt_neox":
             out[name.replace("lm_head.", "embed_out.")] = t
         elif family == "internlm2":
@@ -221,8 +234,11 @@ def make_series(vocabulary, generator):
 
 def make_golden(family, name, seed, variant):
     options = {**BASE, **variant}
-    if family == "gpt_neox":
+    if family in ("gpt_neox", "gpt2"):
         del options["num_key_value_heads"]
+    if family == "gpt2":
+        del options["intermediate_size"]
+        options |= dict(embd_pdrop=0.0, resid_pdrop=0.0)
     generator = torch.Generator().manual_seed(seed)
     model = make_model(family, options, generator)
     tokens, labels = make_batch(options["vocab_size"], generator)
@@ -243,8 +259,11 @@ def make_golden(family, name, seed, variant):
     check(f"{family} {name}: loss", plain_loss.detach(), total.detach() / counted, 1e-6)
     for key, p in model.named_parameters():
         check(f"{family} {name}: gradient of {key}", plain[key], p.grad, 1e-4)
-    gradients = {key: p.grad.float() for key, p in model.named_parameters()}
-    tensors |= {f"grad.{key}": g for key, g in names_here(family, gradients, options).items()}
+    for key, g in names_here(family, {key: p.grad for key, p in model.named_parameters()}, options).items():
+        if key.endswith("attn.k.bias"):  # adding one vector to all keys changes no attention weight: zero but for rounding
+            check_zero(f"{family} {name}: gradient of {key}", g)
+            g = torch.zeros_like(g)
+        tensors[f"grad.{key}"] = g.float()
     about = {"model": family, "options": options, "loss": total.item() / counted, "loss_sum": total.item(),
              "labels_counted": counted}
     if name == "plain":
@@ -254,6 +273,11 @@ def make_golden(family, name, seed, variant):
     made = common.HERE / f"{family}_{name}.safetensors"  # its metadata names this script
     save_file(load_file(made), made, metadata={"made_by": "tools/goldens/families.py"})
     print(f"{family} {name}: loss {about['loss']:.6f}", "-> %.4f" % about["training"]["losses"][-1] if name == "plain" else "")
+
+
+def check_zero(what, g):
+    if g.abs().max() > 1e-15:
+        raise SystemExit(f"{what} is {g.abs().max().item()}, not 0")
 
 
 def own_config(family, options):
@@ -300,7 +324,7 @@ def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     seed = 0
-    for families in (FAMILIES, WINDOWED):
+    for families in (FAMILIES, WINDOWED, LEARNED):
         for family, variants in families.items():
             for name, variant in variants.items():
                 seed += 1

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/models/{lora,dora,lora_experts}: an adapter of PEFT for tests/models/hf/single, or for
-tests/models/hf_moe/qwen3_moe with its stacked experts, trained for 20 steps.
+"""Makes tests/models/{lora,dora,lora_experts,lora_gpt2}: an adapter of PEFT for tests/models/hf/single, for
+tests/models/hf_moe/qwen3_moe with its stacked experts, or for tests/models/hf_gpt2/wide, trained for 20 steps.
 
     pip install torch transformers safetensors peft      (CPU builds are enough)
-    python tools/goldens/lora.py lora|dora|lora_experts [OUT_DIR]
+    python tools/goldens/lora.py lora|dora|lora_experts|lora_gpt2 [OUT_DIR]
 
 start       the adapter before training as peft saves it; B is not zero, so that reading it is seen
 trained     the same adapter after training
@@ -41,11 +41,12 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     experts = kind == "lora_experts"
-    directory = "hf_moe/qwen3_moe" if experts else "hf/single"
+    directory = {"lora_experts": "hf_moe/qwen3_moe", "lora_gpt2": "hf_gpt2/wide"}.get(kind, "hf/single")
+    targets = {"lora_experts": TARGETS[:4], "lora_gpt2": ["c_attn", "c_proj", "c_fc"]}.get(kind, TARGETS)
     base = transformers.AutoModelForCausalLM.from_pretrained(ROOT / directory, dtype=torch.float32,
                                                              **({"experts_implementation": "eager"} if experts else {}))
-    config = peft.LoraConfig(r=4, lora_alpha=6, use_rslora=True, rank_pattern={"down_proj": 2},
-                             target_modules=TARGETS[:4] if experts else TARGETS,
+    config = peft.LoraConfig(r=4, lora_alpha=6, use_rslora=True, rank_pattern={"c_fc" if kind == "lora_gpt2" else "down_proj": 2},
+                             target_modules=targets, fan_in_fan_out=kind == "lora_gpt2",
                              target_parameters=EXPERTS if experts else None, task_type="CAUSAL_LM",
                              use_dora=kind == "dora")
     model = peft.get_peft_model(base, config)
@@ -88,7 +89,7 @@ def main():
     save("trained")
     with torch.no_grad():
         after = loss_of(0).item()
-    about = dict(**({"base": directory} if experts else {}), tokens=tokens.reshape(STEPS, -1).tolist(), labels=labels.reshape(STEPS, -1).tolist(), training=HYPER,
+    about = dict(**({"base": directory} if directory != "hf/single" else {}), tokens=tokens.reshape(STEPS, -1).tolist(), labels=labels.reshape(STEPS, -1).tolist(), training=HYPER,
                  losses=losses, grad_norms=norms, trained_loss=after,
                  versions={"torch": torch.__version__, "transformers": transformers.__version__,
                            "peft": peft.__version__})

@@ -72,7 +72,7 @@ Config read_sizes(const Reader& in, const char* ffn) {
   Config c{};
   c.vocabulary = in.size("vocab_size");
   c.hidden = c.word_width = in.size("hidden_size");
-  c.ffn = in.size(ffn);
+  c.ffn = ffn ? in.size(ffn) : 0;
   c.layers = in.size("num_hidden_layers");
   c.heads = c.kv_heads = in.size("num_attention_heads");
   c.max_positions = in.size("max_position_embeddings");

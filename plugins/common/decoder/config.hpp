@@ -30,6 +30,7 @@ struct Config {
   bool tied;           // the head uses the embeddings
 
   const char* body = "model.";         // what the names of all tensors but that of the head begin with
+  const char* layer = "layers";        // before the number of a layer in the names of its tensors, below the body
   const char* words = "embed_tokens";  // the embeddings: a name below the body
   const char* head = "lm_head";
   // q, k, v, output, gate, up, down: the order of their parameters in a layer. Without a gate, the feed-forward layer
@@ -73,8 +74,9 @@ struct Config {
   double embedding_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
   bool embedding_scale_rounded = false;  // to the type of the embeddings
 
-  double dropout = 0.0;           // after attention and after the feed-forward layer
-  double init_std, init_out_std;  // init_out_std: of the matrices that write to the residual stream
+  double embedding_dropout = 0.0;  // behind the embeddings
+  double dropout = 0.0;            // after attention and after the feed-forward layer
+  double init_std, init_out_std;   // init_out_std: of the matrices that write to the residual stream
 
   bool rotary() const { return positions == nullptr; }
   bool has_window(int64_t layer) const {
@@ -96,8 +98,8 @@ struct Shape {
 std::array<Shape, map_count> map_shapes(const Config& c);
 
 // The options that nearly every config.json spells alike, checked; `ffn` is the key of the width of the feed-forward
-// layers. Each query head has its own key and value head. Throws model::Failure(ENG_INVALID) that names the key and
-// what to change, as do the functions below.
+// layers; nullptr: the caller sets it. Each query head has its own key and value head. Throws
+// model::Failure(ENG_INVALID) that names the key and what to change, as do the functions below.
 Config read_sizes(const model::Reader& in, const char* ffn);
 // num_key_value_heads, of which each serves several query heads, and head_dim; both may be absent. `head_dim`,
 // `kv_heads`: their values then; 0: hidden_size / num_attention_heads, num_attention_heads.

@@ -170,7 +170,7 @@ void Model::declare(eng_build* b) const {
   std::vector<eng_id> params;
   const auto sizes = map_shapes(c_);
   for (int64_t i = 0; i < c_.layers; ++i) {
-    const std::string block = model::layer_name(i), prefix = body + block + ".";
+    const std::string block = model::layer_name(i), prefix = body + c_.layer + "." + std::to_string(i) + ".";
     params.clear();
     for (size_t m = 0; m < map_count; ++m)
       if (c_.has(m, !dense(i)))
@@ -200,11 +200,15 @@ eng_id Model::embed(eng_build* b, const eng_id* params) const {
   const double factor = c_.embedding_scale_rounded ? rounded(scale, dtype_of(b, *params)) : scale;
   eng_id h = eng_embedding(b, tokens, *params++);  // (B, T, W)
   h = scaled(b, h, factor);
-  if (!c_.positions) return c_.projected() ? eng_linear(b, h, *params, 0) : h;
-  const eng_id table = *params++;
-  if (c_.projected()) h = eng_linear(b, h, *params, 0);  // (B, T, H)
-  const eng_id positions = eng_offered(b, "positions");  // (B, T)
-  return eng_positions_at(b, h, table, positions, c_.position_offset);
+  if (c_.positions) {
+    const eng_id table = *params++;
+    if (c_.projected()) h = eng_linear(b, h, *params, 0);  // (B, T, H)
+    const eng_id positions = eng_offered(b, "positions");  // (B, T)
+    h = eng_positions_at(b, h, table, positions, c_.position_offset);
+  } else if (c_.projected()) {
+    h = eng_linear(b, h, *params, 0);
+  }
+  return eng_dropout(b, h, c_.embedding_dropout);
 }
 
 // The table (T, turned) of cos and sin; 0 if `h` has no shape.

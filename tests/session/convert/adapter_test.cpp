@@ -48,6 +48,11 @@ bf16: true
   CHECK(keys.at("dropout") == Value(0.05));
   CHECK(keys.at("rslora") == Value(true));
   CHECK(keys.at("targets") == Value(Texts{"*.q_proj", "*.mlp.down_proj"}));
+  const Converted of_gpt2 = converted(
+      axolotl + "lora\nlora_r: 8\nlora_alpha: 16\nlora_target_modules:\n  - c_attn\nlora_fan_in_fan_out: true\n", "",
+      "a.yml");
+  CHECK(adapter_of(of_gpt2).at("targets") == Value(Texts{"*.attn.q", "*.attn.k", "*.attn.v"}));
+  CHECK_THAT(notes_of(of_gpt2), Contains("each has a path of this rank"));
   CHECK(lora.text.find("frozen") == std::string::npos);
   // New weights are no base: which directory it is stays open.
   CHECK_THAT(lora.text, Contains("\n# from = \"DIR\"") && !Contains("\nplugin = \"llama\""));

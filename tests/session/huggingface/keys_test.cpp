@@ -78,10 +78,10 @@ bool is_neutral(const std::string& key) {
 }
 
 const std::vector<std::string> families = {
-    "llama", "mistral",   "ministral",    "internlm3",        "qwen2",     "qwen3",
-    "olmo2", "phi3",      "smollm3",      "granite",          "gpt_neox",  "opt",
-    "mamba", "mamba2",    "mixtral",      "qwen2_moe",        "qwen3_moe", "olmoe",
-    "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba",     "nemotron_h"};
+    "llama",        "mistral",          "ministral", "internlm3", "qwen2", "qwen3", "olmo2",
+    "phi3",         "smollm3",          "granite",   "gpt_neox",  "opt",   "gpt2",  "mamba",
+    "mamba2",       "mixtral",          "qwen2_moe", "qwen3_moe", "olmoe", "bamba", "falcon_h1",
+    "falcon_mamba", "granitemoehybrid", "jamba",     "nemotron_h"};
 
 }  // namespace
 
@@ -379,6 +379,13 @@ TEST_CASE("config.json: sets of keys that published models have are read") {
           "num_hidden_layers": 12, "pad_token_id": 1, "prefix": "</s>", "scale_embeddings": false,
           "torch_dtype": "float16", "transformers_version": "4.21.0.dev0", "use_cache": true, "vocab_size": 50272,
           "word_embed_proj_dim": 768})",
+      R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+          "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+          "model_type": "gpt2", "n_ctx": 1024, "n_embd": 1024, "n_head": 16, "n_layer": 24, "n_positions": 1024,
+          "n_special": 0, "predict_special_tokens": true, "resid_pdrop": 0.1, "summary_activation": null,
+          "summary_first_dropout": 0.1, "summary_proj_to_labels": true, "summary_type": "cls_index",
+          "summary_use_proj": true, "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}},
+          "vocab_size": 50257})",
       // one whose defaults of generation and of every key of the base class were saved
       R"({"model_type": "llama", "return_dict": true, "output_hidden_states": false, "output_attentions": false,
           "torchscript": false, "torch_dtype": null, "use_bfloat16": false, "tf_legacy_loss": false, "pruned_heads": {},

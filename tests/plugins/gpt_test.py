@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpt2_test.py BUILD: examples/plugins/gpt2, compiled with the headers alone, on directories of transformers.
+"""gpt_test.py BUILD: GPT-2 on directories of transformers, as the family gpt2 and as examples/plugins/gpt, which is
+compiled with the headers alone.
 
-What is read and not trained is exported with the same bytes: on one rank, on two with cut parameters, in several files,
-and for llama.cpp. Files of 2019, with other names and masks, give the same loss. It trains; what it learned is exported
-and read again. tests/models/gpt2_test.cpp compares losses and logits with those of transformers."""
+What gpt2 reads and does not train is exported with the same bytes: on one rank, on two with cut parameters, in several
+files, and for llama.cpp. Files of 2019, with other names and masks, give the same loss. It trains; what it learned is
+exported and read again. The example has the losses of gpt2, and exports the same bytes. tests/models/gpt2_test.cpp
+compares losses and logits with those of transformers."""
 import json
 import os
 import pathlib
@@ -19,6 +21,7 @@ from compiled import ROOT, compiled
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 GOLDEN = ROOT / "tests/models/hf_gpt2"
 CONFIG = """[model]
+plugin = "%s"
 from = "%s"
 embd_pdrop = 0.0
 resid_pdrop = 0.0
@@ -62,7 +65,7 @@ def write(path, named):
 
 class Engine:
     def __init__(self, work):
-        self.work = work
+        self.work, self.plugin = work, "gpt2"
 
     def __call__(self, *args):
         command = [str(BUILD / "tools/engine"), "--plugin-path", str(self.work / "plugins")]
@@ -73,7 +76,7 @@ class Engine:
 
     def run(self, name, directory, *more, steps=1, rate=1e-30, data=""):
         """The losses of its steps. A rate of 1e-30 changes no weight."""
-        (self.work / f"{name}.toml").write_text(CONFIG % (directory, data, steps, rate))
+        (self.work / f"{name}.toml").write_text(CONFIG % (self.plugin, directory, data, steps, rate))
         self("run", f"{name}.toml", "--out", name, "log.every=1", *more)
         lines = (self.work / name / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line)["loss"] for line in lines]
@@ -124,10 +127,10 @@ def files_of_2019(engine):
     assert tensors(engine.export("old")) == tensors(GOLDEN / "saved")
 
 
-def gguf_file(engine):
+def gguf_file(engine, run):
     """Names and bytes of the file for llama.cpp: q, k and v are one tensor there, and matrices are not transposed."""
-    engine("ckpt", "export", "saved", "--to", "saved.gguf")
-    data, theirs = (engine.work / "saved.gguf").read_bytes(), tensors(GOLDEN / "saved")
+    engine("ckpt", "export", run, "--to", f"{run}.gguf")
+    data, theirs = (engine.work / f"{run}.gguf").read_bytes(), tensors(GOLDEN / "saved")
     assert data[:4] == b"GGUF" and b"blk.1.attn_qkv.bias" in data and b"position_embd.weight" in data
     assert theirs["transformer.h.1.attn.c_attn.bias"][2] in data and theirs["transformer.wpe.weight"][2] in data
     shape, content = theirs["transformer.h.0.mlp.c_fc.weight"][1:]  # (in, out)
@@ -146,6 +149,19 @@ def trains(engine):
     assert engine("generate", str(exported), "the", "--tokens", "4", "--temperature", "0")
 
 
+def example(engine):
+    """The example beside the family: step by step the same numbers, but for the order in which gradients are added."""
+    theirs = engine.run("family", GOLDEN / "wide", steps=5, rate=3e-3, data='tokenizer = "bytes"')
+    engine.plugin = "gpt"
+    for name, data in (("saved", ""), ("wide", 'tokenizer = "bytes"')):
+        engine.run(f"own-{name}", GOLDEN / name, data=data)
+        assert tensors(engine.export(f"own-{name}")) == tensors(GOLDEN / name), name
+    ours = engine.run("example", GOLDEN / "wide", steps=5, rate=3e-3, data='tokenizer = "bytes"')
+    assert ours[0] == theirs[0] and ours[0] - ours[4] > 0.05, (ours, theirs)
+    assert all(abs(a - b) < 1e-5 for a, b in zip(ours, theirs)), (ours, theirs)
+    gguf_file(engine, "own-saved")
+
+
 def main():
     os.umask(0o022)  # plugin folders that others can write to are refused
     os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
@@ -153,12 +169,13 @@ def main():
         work = pathlib.Path(folder).resolve()
         (work / "plugins").mkdir()
         (work / "text.txt").write_text("".join(f"the cat number {k * 7919 % 100} sat on the mat\n" for k in range(400)))
-        plugin = compiled(ROOT / "examples/plugins/gpt2/gpt2.cpp", work / "plugins/gpt2.eng.so")
+        plugin = compiled(ROOT / "examples/plugins/gpt/gpt.cpp", work / "plugins/gpt.eng.so")
         engine = Engine(work)
         same_bytes(engine)
-        gguf_file(engine)
+        gguf_file(engine, "saved")
         files_of_2019(engine)
         trains(engine)
+        example(engine)
         engine("plugins", "test", str(plugin))
     print("GPT-2 is read, trained and written")
 

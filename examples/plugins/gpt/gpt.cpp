@@ -14,15 +14,15 @@
 
 ENG_DESCRIPTION(R"(
 [plugin]
-id = 'org.example.gpt2'
-name = 'GPT-2'
+id = 'org.example.gpt'
+name = 'GPT'
 version = '1.0.0'
 license = 'Apache-2.0'
 summary = 'GPT-2 language models'
 
 [[provides]]
 kind = ')" ENG_MODEL_DRAFT R"('
-name = 'gpt2'
+name = 'gpt'
 summary = 'decoder with learned positions, layer norms, biases and a plain feed-forward part'
 
 [provides.options]
@@ -325,7 +325,7 @@ eng_status start(const eng_host*, eng_error*) {
 void stop() {}
 
 const void* get_interface(const char* kind, const char* name) {
-  return !std::strcmp(kind, ENG_MODEL_KIND) && !std::strcmp(name, "gpt2") ? &table : nullptr;
+  return !std::strcmp(kind, ENG_MODEL_KIND) && !std::strcmp(name, "gpt") ? &table : nullptr;
 }
 
 const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
