@@ -127,8 +127,9 @@ class Check:
                            code=None)
         if done.returncode:
             text = done.stdout + done.stderr
-            if "has no kernel for" in text:
-                raise Skipped(next(l for l in text.splitlines() if "has no kernel for" in l).strip())
+            for why in ("has no kernel for", "need compute capability"):
+                if why in text:
+                    raise Skipped(next(l for l in text.splitlines() if why in l).strip())
             raise Failed(f"engine run {config} {' '.join(words)}: exit code {done.returncode}\n{text[-3000:]}")
         if device == "cuda":
             name = self.device_name()
@@ -242,6 +243,20 @@ class Check:
         """a tiny qwen2_moe, with an expert of every token behind a router with a sigmoid, the same"""
         return self.against_cpu("qwen2_moe")
 
+    def train_fp8(self):
+        """products in fp8, with current and with delayed scaling: losses near the cpu's, two runs equal bit for bit"""
+        config, rows = self.config("llama", 3 if self.args.software else 8), {}
+        for form in ("fp32", "bf16"):
+            for recipe in ("current", "delayed"):
+                words, out = [f"precision.plugin={form}", f'transforms=[{{plugin="fp8",recipe="{recipe}"}}]'], f"{recipe}-{form}"
+                want = self.train(config, f"fp8-{out}-cpu", *words, device="cpu")
+                got, again = [self.train(config, f"fp8-{out}-{k}", *words) for k in "12"]
+                self.same((got, f"fp8-{out}-1"), (again, f"fp8-{out}-2"), f"two runs, {recipe}, {form}")
+                rows[out] = worst = max(abs(g["loss"] / w["loss"] - 1) for g, w in zip(got, want, strict=True))
+                need(worst <= 5e-3, f"{out}: losses are up to {worst:.1e} from the cpu's: more than 5e-3")
+        self.numbers["worst"] = rows
+        return f"{', '.join(rows)}: losses within {max(rows.values()):.1e} of the cpu's; equal when repeated"
+
     def repeat(self):
         """two runs are equal, bit for bit"""
         config = self.config("llama")
@@ -307,7 +322,7 @@ class Check:
         for model in ("llama", "opt", "mamba"):
             config = self.config(model, 2 if self.args.software else 8)
             for form, optimizer in (("bf16", "adamw"), ("bf16_sr", "adamw"), ("fp16", "adamw"), ("fp32", "adamw8bit"),
-                                    ("fp32", "muon"), ("fp32", "sgd")):
+                                    ("fp32", "muon"), ("fp32", "normuon"), ("fp32", "sgd")):
                 words, name = [f"precision.plugin={form}", f"optimizer.plugin={optimizer}"], f"{model} {form} {optimizer}"
                 got = self.train(config, f"{name} cuda".replace(" ", "-"), *words)
                 want = self.train(config, f"{name} cpu".replace(" ", "-"), *words, device="cpu")
@@ -418,22 +433,24 @@ class Check:
         return most - before
 
     def benchmark(self):
-        """tokens per second of llama with 58 million and 1.3 billion parameters, beside PyTorch's (--torch)"""
+        """tokens per second of llama with 58 million and 1.3 billion parameters, also in fp8, beside PyTorch's (--torch)"""
         if self.args.software:
             raise Failed("the software runtime has no speed of a GPU")
         self.config("llama")
         rows = {}
-        for model, forms, steps in (("llama_58m", ("fp32", "bf16"), 60), ("llama_1b", ("bf16",), 30)):
+        for model, forms, steps in (("llama_58m", ("fp32", "bf16"), 60), ("llama_1b", ("bf16", "fp8"), 30)):
             for form in forms:
                 config = self.work / f"{model}.toml"
                 source = (ROOT / f"benchmarks/step/{model}.toml").read_text().splitlines()
                 config.write_text("\n".join(l for l in source if not l.startswith(('plugin = "cpu"', "threads"))) + "\n")
                 lines = self.first_steps(steps, config, f"bench-{model}-{form}", 'data.paths=["text.txt"]',
-                                         "device.plugin=cuda", f"precision.plugin={form}", "checkpoint.every=0")
+                                         "device.plugin=cuda", "checkpoint.every=0", *(
+                                             ["precision.plugin=bf16", 'transforms=[{plugin="fp8"}]'] if form == "fp8" else
+                                             [f"precision.plugin={form}"]))
                 rows[f"{model} {form}: engine"] = statistics.median(line["tokens_per_second"] for line in lines[10:])
                 self.numbers[f"{model} {form} device_peak_bytes"] = lines[-1]["device_peak_bytes"]
                 peer = form if form == "fp32" else f"autocast-{form}"  # 16-bit products, and a master in fp32
-                for mode in ("eager", "compile") if self.args.torch else ():
+                for mode in ("eager", "compile") if self.args.torch and form != "fp8" else ():
                     command = [self.args.torch, ROOT / "benchmarks/torch_step.py", model.removesuffix("_58m"), mode, "20",
                                peer, "cuda"]
                     env = {"LD_LIBRARY_PATH": os.environ.get("TORCH_LD_LIBRARY_PATH", "")}
@@ -485,11 +502,11 @@ class Check:
 
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "train_gemma2", "train_olmoe",
-          "train_mamba2", "train_bamba", "train_qwen2_moe", "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
+          "train_mamba2", "train_bamba", "train_qwen2_moe", "train_fp8", "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
           "benchmark", "benchmark_lora")
 ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark", "benchmark_lora"), ("error",)  # the other has it not, or not on request
 # Left out by --quick.
-SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "train_olmoe", "train_mamba2", "train_bamba", "train_qwen2_moe", "synchronous", "policies", "formats", "adapters", "analyse",
+SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "train_olmoe", "train_mamba2", "train_bamba", "train_qwen2_moe", "train_fp8", "synchronous", "policies", "formats", "adapters", "analyse",
         "serve")
 
 

@@ -17,8 +17,6 @@
 // does not, since its choices are kept (choices.cpp).
 #include "blas.hpp"
 
-#include <cublasLt.h>
-
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -26,70 +24,21 @@
 #include <cstdio>
 #include <vector>
 
+#include "../common/cuda/cublaslt.hpp"
 #include "device.hpp"
 #include "measure.hpp"
 
 namespace cuda::blas {
 namespace {
 
+using namespace lt;
 using library::Epilogue;
 using library::Operands;
 using library::Product;
 
-eng_status status_of(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_ALLOC_FAILED:
-      return ENG_NO_MEMORY;
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-    case CUBLAS_STATUS_ARCH_MISMATCH:
-    case CUBLAS_STATUS_LICENSE_ERROR:
-      return ENG_UNAVAILABLE;
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return ENG_UNSUPPORTED;
-    default:
-      return ENG_INTERNAL;
-  }
-}
-
-void check(cublasStatus_t status, std::string_view doing) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error{status_of(status), std::string(doing) + ": " + cublasLtGetStatusName(status) + " (" +
-                                     cublasLtGetStatusString(status) + "), cuBLASLt " +
-                                     std::to_string(cublasLtGetVersion())};
-}
-
-cudaDataType_t type_of(int32_t dtype) {
-  return dtype == ENG_BF16 ? CUDA_R_16BF : dtype == ENG_F16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
-constexpr char describing[] = "describing a product to cuBLASLt";
-
-// An object of the library, on the stack, and the function that sets its attributes.
-template <class Opaque, auto set_attribute>
-struct Described {
-  Opaque opaque{};
-  Opaque* get() const { return const_cast<Opaque*>(&opaque); }
-  template <class T, class Attribute>
-  void set(Attribute what, T value) {
-    check(set_attribute(&opaque, what, &value, sizeof value), describing);
-  }
-};
-
-struct Layout : Described<cublasLtMatrixLayoutOpaque_t, cublasLtMatrixLayoutSetAttribute> {
-  // Row by row: (rows, columns) of cuBLASLt are (columns, rows). stride: from row to row; 0: columns.
-  Layout(int32_t dtype, int64_t rows, int64_t columns, int64_t stride = 0) {
-    check(cublasLtMatrixLayoutInit(&opaque, type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
-                                   stride ? stride : columns),
-          describing);
-  }
-};
-
 // Made anew for each launch: the addresses of the bias, the mask and the column sums are part of it.
-struct Operation : Described<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescSetAttribute> {
-  Operation(const Product& p, const Operands& o) {
-    check(cublasLtMatmulDescInit(&opaque, CUBLAS_COMPUTE_32F, CUDA_R_32F), describing);
-    set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, p.tb ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSB, p.ta ? CUBLAS_OP_T : CUBLAS_OP_N);
+struct Operation : MatmulOf {
+  Operation(const Product& p, const Operands& o) : MatmulOf(p.tb, p.ta) {
     uint32_t epilogue = p.bias ? CUBLASLT_EPILOGUE_BIAS : 0;
     if (p.epilogue == Epilogue::relu) epilogue |= CUBLASLT_EPILOGUE_RELU_AUX;
     if (p.epilogue == Epilogue::relu_grad) epilogue |= p.sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
@@ -113,19 +62,6 @@ struct Operation : Described<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescSetAt
   }
 };
 
-struct Preference : Described<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceSetAttribute> {
-  Preference(const Product& p, uint64_t scratch, uint64_t numbers) {
-    check(cublasLtMatmulPreferenceInit(&opaque), describing);
-    set<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
-    set<uint64_t>(CUBLASLT_MATMUL_PREF_IMPL_MASK, numbers);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b_aligned);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a_aligned);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c_aligned);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c_aligned);
-  }
-};
-
 // CUBLASLT_NUMERICAL_IMPL_FLAGS_* that the product may have.
 uint64_t allowed_numbers(const Product& p) {
   uint64_t refused = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F;
@@ -133,23 +69,6 @@ uint64_t allowed_numbers(const Product& p) {
     refused |= CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32 |
                CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF;
   return ~refused;
-}
-
-// The library was told; what it proposes is looked at all the same.
-bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t scratch, uint64_t numbers) {
-  constexpr char looking[] = "asking cuBLASLt how an algorithm computes";
-  if (proposed.state != CUBLAS_STATUS_SUCCESS || proposed.workspaceSize > scratch) return false;
-  uint32_t scheme = 0;
-  uint64_t flags = 0;
-  size_t written = 0;
-  check(cublasLtMatmulAlgoConfigGetAttribute(&proposed.algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                             sizeof scheme, &written),
-        looking);
-  check(cublasLtMatmulAlgoCapGetAttribute(&proposed.algo, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags,
-                                          &written),
-        looking);
-  return (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) &&
-         (flags & ~numbers) == 0;
 }
 
 // A name of the product for the run's choices.
@@ -191,9 +110,9 @@ class Chosen final : public library::Algorithm {
         p_(p),
         scratch_(scratch),
         numbers_(allowed_numbers(p)),
-        a_(p.type, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_stride),
-        b_(p.type, p.tb ? p.n : p.k, p.tb ? p.k : p.n),
-        c_(p.result, p.m, p.n, p.c_stride) {}
+        a_(type_of(p.type), p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_stride),
+        b_(type_of(p.type), p.tb ? p.n : p.k, p.tb ? p.k : p.n),
+        c_(type_of(p.result), p.m, p.n, p.c_stride) {}
 
   // False: the library has nothing that fits.
   bool choose() {
@@ -221,7 +140,7 @@ class Chosen final : public library::Algorithm {
  private:
   // The algorithms that the library proposes and that are allowed, in its order.
   std::vector<cublasLtMatmulAlgo_t> propose() const {
-    const Preference preference(p_, scratch_, numbers_);
+    const Preference preference(scratch_, numbers_, p_.b_aligned, p_.a_aligned, p_.c_aligned);
     std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
     int count = 0;
     const cublasStatus_t status =
@@ -299,9 +218,7 @@ std::shared_ptr<const library::Algorithm> prepare(void* device, const Product& p
 }  // namespace
 
 std::shared_ptr<cublasLtContext> create() {
-  cublasLtHandle_t handle = nullptr;
-  check(cublasLtCreate(&handle), "starting cuBLASLt");
-  return {handle, [](cublasLtContext* context) { cublasLtDestroy(context); }};
+  return lt::make_handle();
 }
 
 const library::Table products = {scratch_of, prepare};

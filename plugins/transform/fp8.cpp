@@ -24,7 +24,7 @@ summary = 'linear maps of layers multiply in e4m3, their gradients in e5m2'
 kind = ')" ENG_TRANSFORM_DRAFT R"('
 name = 'fp8'
 summary = 'linear maps of layers multiply values of 8 bits: e4m3 forwards, e5m2 in gradients'
-devices = ['cpu', 'reference']
+devices = ['cpu', 'reference', 'cuda']
 
 [provides.options]
 recipe = { type = 'string', default = 'current', choices = ['current', 'delayed'], help = 'where scales come from. current: the largest value of the tensor itself; delayed: those of the last steps' }
@@ -37,7 +37,8 @@ exclude = { type = 'strings', default = [], help = 'patterns of maps that stay a
 [[provides]]
 kind = ')" ENG_OPS_DRAFT R"('
 name = 'fp8'
-devices = ['cpu', 'reference']
+devices = ['cpu', 'reference', 'cuda']
+least_arch = 89
 )")
 // clang-format on
 

@@ -43,18 +43,27 @@ void describe(const Card& card, uint32_t ranks, Target& target) {
   std::memcpy(info.name, card.name.data(), std::min(card.name.size(), sizeof info.name - 1));
 }
 
+// The least architecture that an entry of a description names; nothing, if it names none.
+std::optional<uint32_t> stated_arch(const Provided& one) {
+  const auto said = one.facts.find("least_arch");
+  if (said == one.facts.end()) return {};
+  return static_cast<uint32_t>(std::get<int64_t>(said->second));
+}
+
 // The least architecture with kernels for a device, in the numbers of its plugin; 0: any. An installed plugin says it
 // in its description. The engine's cards can be planned for without it.
 uint32_t least_arch(const Registry& registry, const std::string& device) {
-  if (const Provided* one = registry.find(ENG_DEVICE_KIND, device))
-    if (const auto said = one->facts.find("least_arch"); said != one->facts.end())
-      return static_cast<uint32_t>(std::get<int64_t>(said->second));
-  return device == cuda ? cuda_least_arch : 0;
+  const Provided* one = registry.find(ENG_DEVICE_KIND, device);
+  return (one ? stated_arch(*one) : std::nullopt).value_or(device == cuda ? cuda_least_arch : 0);
 }
 
 std::string arch_text(const std::string& device, uint32_t arch) {
   return device == cuda ? fmt::format("compute capability {}.{}", arch / 10, arch % 10)
                         : fmt::format("architecture {}", arch);
+}
+
+std::string name_of(const Target& target) {
+  return target.card ? target.card->name : std::string(target.info.name);
 }
 
 // Throws Error(Exit::environment) for an architecture without kernels.
@@ -66,8 +75,7 @@ void check_arch(const Registry& registry, const Target& target) {
     if (const Card card = find_card(name, {}, key); card.plugin == target.device && card.arch >= least)
       others.push_back(name);
   throw Error(Exit::environment,
-              fmt::format("{} has {}: the kernels of device {} need {} or later",
-                          target.card ? target.card->name : std::string(target.info.name),
+              fmt::format("{} has {}: the kernels of device {} need {} or later", name_of(target),
                           arch_text(target.device, arch), target.device, arch_text(target.device, least)),
               others.empty() ? "" : fmt::format("cards that it has kernels for: {}", fmt::join(others, ", ")));
 }
@@ -105,23 +113,32 @@ void need_kernels(const Registry& registry, const std::string& kind, const std::
               fmt::format("set device.plugin = \"{}\", and remove {} or give it an amount of memory", all[0], key));
 }
 
-void need_op_kernels(const Registry& registry, const Model& model, const std::string& device) {
+void need_op_kernels(const Registry& registry, const Model& model, const Target& target) {
   const auto used = [&](const std::string& plugin) -> std::string {
     for (const auto& [number, block] : model.templates)
       for (const Node& node : block.graph.nodes)
         if (const std::string id = node.op->id; id.starts_with(plugin + ".")) return id;
     return "";
   };
+  const uint32_t arch = target.info.arch;
   for (const Candidate& file : registry.candidates())
     for (const Provided& one : file.description.provides) {
       const std::vector<std::string> all = texts_in(one.facts, "devices");
-      if (one.kind != ENG_OPS_KIND || all.empty() || std::find(all.begin(), all.end(), device) != all.end()) continue;
-      if (const std::string op = used(file.description.id); !op.empty())
+      const bool none = !all.empty() && std::find(all.begin(), all.end(), target.device) == all.end();
+      const uint32_t least = stated_arch(one).value_or(0);
+      if (one.kind != ENG_OPS_KIND || !(none || (arch && arch < least))) continue;
+      const std::string op = used(file.description.id), whose = file.description.name;
+      if (op.empty()) continue;
+      if (none)
         throw Error(Exit::environment,
-                    fmt::format("device {} has no kernel for {}: plugin {} has kernels for {}", device, op,
+                    fmt::format("device {} has no kernel for {}: plugin {} has kernels for {}", target.device, op,
                                 file.description.id, fmt::join(all, ", ")),
                     fmt::format("set device.plugin = \"{}\", or leave out the option for which {} needs this op",
-                                all[0], file.description.name));
+                                all[0], whose));
+      throw Error(Exit::environment,
+                  fmt::format("{} has {}: the kernels of {} for device {} need {} or later", name_of(target),
+                              arch_text(target.device, arch), op, target.device, arch_text(target.device, least)),
+                  fmt::format("leave out the option for which {} needs this op", whose));
     }
 }
 

@@ -43,8 +43,9 @@ constexpr int64_t cuda_head_rows = 64;
 // have kernels, and this is none of them.
 void need_kernels(const Registry& registry, const std::string& kind, const std::string& name,
                   const std::string& device);
-// Throws the same for ops of a traced model, which a device without memory of the host is to compute.
-void need_op_kernels(const Registry& registry, const Model& model, const std::string& device);
+// Throws the same for ops of a traced model, which a device without memory of the host is to compute, and for those
+// whose kernels need a newer architecture.
+void need_op_kernels(const Registry& registry, const Model& model, const Target& target);
 // `kernels`: of [device] plugin, if has_kernels. `ranks`: that share the step. Throws Error(Exit::environment) for an
 // architecture that is older than the kernels of its device.
 Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,

@@ -186,7 +186,7 @@ static void make_model(Setup& s, const Asked& a) {
   if (!a.ranks().single()) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
   if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
   s.model = model_of(s, a, s.notes);
-  if (!s.kernels || !s.kernels->host_memory()) need_op_kernels(a.registry, s.model, s.target.device);
+  if (!s.kernels || !s.kernels->host_memory()) need_op_kernels(a.registry, s.model, s.target);
 }
 
 // The sharding, and the flags of the communicator if its file is there: its table says so, the ranks are not needed.

@@ -114,5 +114,8 @@ TEST_CASE("mistakes with products in fp8 are reported", "[cli]") {
   refused(fp8 + "margin = -1\n", 2, "margin");
   // The path of an adapter stands beside eng.linear/1, which is not there any more.
   refused(fp8 + "\n[[transforms]]\nplugin = \"lora\"\ntargets = [\"*.q_proj\"]\n", 2, "is read by eng.fp8.linear/1");
-  refused(fp8, 3, "device cuda has no kernel", {"device.describe=h100-80g"});
+  refused(fp8, 3, "a100-80g has compute capability 8.0: the kernels of eng.fp8.linear/1 for device cuda need compute",
+          {"device.describe=a100-80g"});
+  for (const char* card : {"rtx4090", "h100-80g", "b200"})
+    CHECK(has(good(scratch, {"plan", "wrong.toml", std::string("device.describe=") + card}).out, "in fp8, memory"));
 }

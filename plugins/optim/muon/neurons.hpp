@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NorMuon: what it has beside muon. Its op has kernels for the devices cpu and reference.
+// NorMuon: the parts that it has beside those of muon.
 #pragma once
 
 #include "muon.hpp"

@@ -48,7 +48,6 @@ summary = 'momentum made orthogonal by Newton-Schulz (Jordan et al. 2024) for ma
 [[provides]]
 kind = ')" ENG_OPTIMIZER_DRAFT R"('
 name = 'normuon'
-devices = ['cpu', 'reference']
 summary = 'muon, and each row of the orthogonal matrix scaled by its size so far (NorMuon, Li et al. 2025)'
 
 [provides.options]

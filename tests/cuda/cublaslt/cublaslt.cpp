@@ -27,7 +27,7 @@ void complain(const std::string& what) {
   std::fprintf(stderr, "software cuBLASLt: %s\n", what.c_str());
 }
 uint64_t size_of(uint32_t type) {
-  return type == CUDA_R_32F ? 4 : 2;
+  return type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2;
 }
 uint64_t reach(const Layout& l) {
   const bool by_rows = l.order == CUBLASLT_ORDER_ROW;
@@ -72,6 +72,24 @@ cublasStatus_t give(const T& field, void* value, size_t bytes, size_t* written) 
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// The requirements of products of 8 bits on Ada and Hopper: A transposed and B not, sizes in memory that are multiples
+// of 16 bytes, at most one factor in e5m2, and a bias that is never f32.
+cublasStatus_t refuse_fp8(const Problem& p) {
+  const Operation& o = p.operation;
+  const bool types = is_fp8(p.a.type) && is_fp8(p.b.type) && (p.a.type == CUDA_R_8F_E4M3 || p.b.type == CUDA_R_8F_E4M3);
+  if (!types || !o.ta || o.tb || is_fp8(p.d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (const Layout* l : {&p.a, &p.b, &p.c, &p.d})
+    if (l->order != CUBLASLT_ORDER_COL || static_cast<uint64_t>(l->ld) * size_of(l->type) % 16)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.k() % 16 || p.m() * size_of(p.d.type) % 16) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const uint32_t bias = p.d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
+  if (o.epilogue == CUBLASLT_EPILOGUE_BIAS && o.bias_type != static_cast<int32_t>(bias))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 // The fault in a problem, as far as the documentation of cublasLtMatmul says.
 cublasStatus_t refuse(const Problem& p) {
   for (const auto& [name, l] : {std::pair("A", &p.a), {"B", &p.b}, {"C", &p.c}, {"D", &p.d}}) {
@@ -88,6 +106,8 @@ cublasStatus_t refuse(const Problem& p) {
     return invalid("the sizes of op(A), op(B) and D do not go together");
   if (p.c.rows != p.d.rows || p.c.columns != p.d.columns || p.c.type != p.d.type) return invalid("C is not like D");
   if (o.compute != CUBLAS_COMPUTE_32F || o.scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (is_fp8(p.a.type) || is_fp8(p.b.type)) return refuse_fp8(p);
+  if (o.a_scale || o.b_scale) return invalid("only products of 8 bits have scales");
   const bool wide = p.a.type == CUDA_R_32F;
   if (p.a.type != p.b.type || (!wide && p.a.type != CUDA_R_16F && p.a.type != CUDA_R_16BF) ||
       (p.d.type != CUDA_R_32F && (wide || p.d.type != p.a.type)))
@@ -130,15 +150,22 @@ std::vector<Algorithm> algorithms(const Problem& p) {
   constexpr uint64_t sums = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F;
   const uint64_t mn = p.m() * p.n(), parts = 4;
   const bool wide = p.a.type == CUDA_R_32F;
-  const auto size = static_cast<uint32_t>(size_of(p.a.type));
+  const auto size = is_fp8(p.a.type) ? 16 : static_cast<uint32_t>(size_of(p.a.type));
+  const auto input = [](uint32_t type) {
+    return type == CUDA_R_8F_E4M3   ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_8F_E4M3
+           : type == CUDA_R_8F_E5M2 ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_8F_E5M2
+           : type == CUDA_R_16F     ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F
+                                    : CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF;
+  };
   const uint64_t numbers = sums | (wide ? CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F
-                                        : CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA |
-                                              (p.a.type == CUDA_R_16F ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F
-                                                                      : CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF));
+                                        : CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA | input(p.a.type) | input(p.b.type));
   std::vector<Algorithm> all;
   const auto add = [&](uint32_t scheme, uint64_t split, uint32_t aligned, uint64_t flags, uint64_t scratch) {
     all.push_back({Algorithm::kind, scheme, static_cast<uint32_t>(split), aligned, flags, scratch, p.hash(), {}});
   };
+  if (is_fp8(p.a.type))
+    add(CUBLASLT_REDUCTION_SCHEME_NONE, 1, 16,
+        CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F | CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA, 0);
   if (wide)
     add(CUBLASLT_REDUCTION_SCHEME_NONE, 1, 16,
         sums | CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32, 0);
@@ -182,6 +209,8 @@ cublasStatus_t refuse_addresses(const Problem& p, const Algorithm& algorithm, co
   if (has_vector(p.operation.epilogue) && !p.operation.bias) return invalid("the bias has no address");
   if (has_mask(p.operation.epilogue) && (!p.operation.mask || reinterpret_cast<uintptr_t>(p.operation.mask) % 16))
     return invalid("the mask has no address, or one that is not aligned to 16 bytes");
+  for (const void* scale : {p.operation.a_scale, p.operation.b_scale})
+    if (reinterpret_cast<uintptr_t>(scale) % 16) return invalid("a scale is not aligned to 16 bytes");
   if (algorithm.scratch > at.scratch_bytes || (algorithm.scratch && !at.scratch))
     return invalid("the workspace of " + std::to_string(at.scratch_bytes) + " bytes is less than the " +
                    std::to_string(algorithm.scratch) + " of the algorithm");
@@ -266,8 +295,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, c
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t operation, size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale) {
   if (size < sizeof(Operation)) return CUBLAS_STATUS_ALLOC_FAILED;
-  const Operation made = {Operation::kind,           compute, scale,   0, 0, -1, 0,
-                          CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0, {}};
+  const Operation made = {Operation::kind,           compute, scale,   0, 0,       -1,      0,
+                          CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0, nullptr, nullptr, {}};
   std::memcpy(operation, &made, sizeof made);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -290,6 +319,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
       return take(o->mask, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return take(o->mask_ld, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return take(o->a_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return take(o->b_scale, value, bytes);
     default:
       return invalid("an attribute of an operation that is not emulated");
   }

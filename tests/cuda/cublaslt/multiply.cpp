@@ -20,7 +20,18 @@ uint16_t as_bf16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return static_cast<uint16_t>(std::isnan(x) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+// From the bits of the formats: a number of `fraction` bits behind the point, and the largest exponent for what is
+// none.
+float from_fp8(uint8_t code, bool e4m3) {
+  const int fraction = e4m3 ? 3 : 2, exponent = (code & 0x7f) >> fraction, rest = code & ((1 << fraction) - 1);
+  const int bias = e4m3 ? 7 : 15;
+  float size = std::ldexp(static_cast<float>(rest + (exponent ? 1 << fraction : 0)),
+                          (exponent ? exponent : 1) - bias - fraction);
+  if (e4m3 ? (code & 0x7f) == 0x7f : exponent == 31) size = e4m3 || rest ? NAN : INFINITY;
+  return code & 0x80 ? -size : size;
+}
 float read(const void* from, uint32_t type, uint64_t i) {
+  if (is_fp8(type)) return from_fp8(static_cast<const uint8_t*>(from)[i], type == CUDA_R_8F_E4M3);
   if (type == CUDA_R_32F) return static_cast<const float*>(from)[i];
   if (type == CUDA_R_16F) return static_cast<float>(static_cast<const _Float16*>(from)[i]);
   return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(from)[i]} << 16);
@@ -76,6 +87,8 @@ std::string unreachable(const Problem& p, const Addresses& at) {
   if (has_vector(p.operation.epilogue) &&
       !all(p.operation.bias, p.m() * size_of(static_cast<uint32_t>(p.operation.bias_type))))
     return "the bias reaches beyond an allocation";
+  for (const void* scale : {p.operation.a_scale, p.operation.b_scale})
+    if (scale && !all(scale, sizeof(float))) return "a scale reaches beyond an allocation";
   return "";
 }
 
@@ -101,6 +114,9 @@ std::string multiply(const Problem& p, const Algorithm& algorithm, const Address
       }
       std::memcpy(sums + (part * n + j) * m, column.data(), m * sizeof(float));
     }
+  float alpha = at.alpha;
+  for (const void* scale : {p.operation.a_scale, p.operation.b_scale})
+    if (scale) alpha *= *static_cast<const float*>(scale);
   // In place, parts are added in the order in which they end: another one in each call.
   std::vector<uint64_t> order(parts);
   std::iota(order.begin(), order.end(), uint64_t{0});
@@ -124,7 +140,7 @@ std::string multiply(const Problem& p, const Algorithm& algorithm, const Address
         const float more = sums[(part * n + j) * m + r];
         sum = narrow ? rounded(sum + rounded(more, p.d.type), p.d.type) : sum + more;
       }
-      sum *= at.alpha;
+      sum *= alpha;
       if (at.beta != 0) sum += at.beta * read(at.c, p.c.type, place(p.c, r, j));
       if (epilogue & CUBLASLT_EPILOGUE_BIAS)
         sum += read(p.operation.bias, static_cast<uint32_t>(p.operation.bias_type), r);

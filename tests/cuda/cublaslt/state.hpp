@@ -23,8 +23,9 @@ struct Operation {
   uint32_t epilogue;
   const void* bias;  // of a gradient: where it is written
   void* mask;
-  int64_t mask_ld;  // bits
-  uint64_t unused[25];
+  int64_t mask_ld;                // bits
+  const void *a_scale, *b_scale;  // of factors of 8 bits
+  uint64_t unused[23];
 };
 struct Preference {
   static constexpr uint32_t kind = 0x1a1a0003;
@@ -67,6 +68,10 @@ struct Addresses {
   float alpha, beta;
 };
 
+// Values of 8 bits.
+inline bool is_fp8(uint32_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
 inline bool has_mask(uint32_t epilogue) {
   return epilogue & 128;
 }

@@ -40,11 +40,14 @@ std::vector<int> answers(const Library& library) {
     out.push_back(init_layout(&layout, sizeof layout - less, CUDA_R_16BF, 8, 4, 8));
     out.push_back(init_preference(&preference, sizeof preference - less));
   }
+  for (const cudaDataType_t type : {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2})
+    out.push_back(init_layout(&layout, sizeof layout, type, 16, 4, 16));
   char value[16] = {};
   for (const size_t size : {4, 8})
     for (const int what : {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                            CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-                           CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD}) {
+                           CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                           CUBLASLT_MATMUL_DESC_B_SCALE_POINTER}) {
       value[0] = 0;
       out.push_back(
           CALL(cublasLtMatmulDescSetAttribute)(&operation, cublasLtMatmulDescAttributes_t(what), value, size));

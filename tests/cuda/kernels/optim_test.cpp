@@ -45,6 +45,17 @@ TEST_CASE("emulated cuda: muon's ops, exactly") {
   check_exact({"eng.muon.normalize/1", {g}, {g.d}, {real("eps", 1e-7)}, {}, &on(), &muon()});
   const Tensor zero(ENG_F32, dims);
   check_exact({"eng.muon.normalize/1", {zero}, {g.d}, {real("eps", 1e-7)}, {}, &on(), &muon()});
+  Tensor v(ENG_F32, {dims[0]});
+  for (int64_t i = 0; i < dims[0]; ++i) v.put(i, i % 5 == 4 ? 0 : 0.01 * double(i));
+  for (const Tensor& o : {g, zero})
+    for (const double ok : {1.0, 0.0})
+      check_exact({"eng.muon.neurons/1",
+                   {o, v, scalars_of(ok)},
+                   {o.d, v.d},
+                   {real("beta2", 0.95), real("eps", 1e-8), real("norm", 1.7)},
+                   {{0, 0}, {1, 1}},
+                   &on(),
+                   &muon()});
   for (const double decay : {0.0, 0.1})
     for (const double ok : {1.0, 0.0})
       for (const int32_t weight : {0, int(ENG_BF16), int(ENG_F16)}) {
@@ -59,6 +70,14 @@ TEST_CASE("emulated cuda: norms over more chunks than a block of threads", "[.sl
   Random random(32);
   const Tensor g = random_normal(random, ENG_F32, {261, 4096});
   check_exact({"eng.muon.normalize/1", {g}, {g.d}, {real("eps", 1e-7)}, {}, &on(), &muon()});
+  const Tensor o = random_normal(random, ENG_F32, {3, 8200}), v(ENG_F32, {3}, {0, 1, 2});
+  check_exact({"eng.muon.neurons/1",
+               {o, v, scalars_of(1)},
+               {o.d, v.d},
+               {real("beta2", 0.95), real("eps", 1e-8), real("norm", 1.7)},
+               {{0, 0}, {1, 1}},
+               &on(),
+               &muon()});
 }
 
 TEST_CASE("emulated cuda: adamw8bit's update, exactly") {

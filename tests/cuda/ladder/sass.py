@@ -22,7 +22,8 @@ SPILLS = {  # why it may keep registers in memory
     "sequence::FillOf": "four draws of one counter, and the argument reduction of cos and sin",
     "step::FoldAnyOf": "the stack of finished subtrees, as deep as the number of ranks makes it",
 }
-TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile", "mamba::on_cuda::ssd_")
+TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile", "fp8::on_cuda::multiply",
+          "mamba::on_cuda::ssd_")
 FUSED = {  # why it has fused multiply-adds
     "adamw8bit::on_cuda::update": "the op's formula: the moments",
     "attention::forward": "products; exponentials, tanh",

@@ -57,6 +57,10 @@ UNITS = (
     Unit("moe", "plugins/moe/cuda", ("plugins/moe/cuda/plugin.cpp", ORDER), "plugins/moe/moe-cuda.eng.so",
          "tests/cuda/emulated/emulated-moe.eng.so", ("tests/cuda/kernels/moe_test.cpp",),
          {"product": "*products*", "route": "*router*", "rows": "*gated*", "sigmoid": "*sigmoids*"}, device="cuda"),
+    Unit("transform", "plugins/transform/cuda", ("plugins/transform/cuda/plugin.cpp", ORDER),
+         "plugins/transform/transform-cuda.eng.so", "tests/cuda/emulated/emulated-transform.eng.so",
+         ("tests/cuda/kernels/fp8_test.cpp",),
+         {"product": "*fp8 products*,*products in fp8*", "state": "*histories of fp8*"}, device="cuda"),
 )
 EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
 # Plugins that the tests compare with, built by ninja.

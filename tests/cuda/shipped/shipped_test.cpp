@@ -14,7 +14,7 @@ void run(const Scratch& scratch, const std::string& device, const std::string& o
          const std::string& seed = "1") {
   Limits limits;
   limits.more = {std::string("LD_LIBRARY_PATH=") + SOFTWARE, std::string("SOFTCUDA_TWINS=") + TWINS,
-                 "SOFTCUDA_SEED=" + seed};
+                 "SOFTCUDA_SEED=" + seed, "SOFTCUDA_CARD=h200"};
   const Result result = engine(
       scratch, with({"run", "config.toml", "--unset", "device.threads", "device.plugin=" + device, "--out", out}, more),
       limits);
@@ -48,9 +48,16 @@ TEST_CASE("software CUDA runtime (CPU): so do those of mixtures of experts") {
   compare("\"eng.moe-cuda\"", with(moe, {"train.steps=2", "train.eval_every=0"}));
 }
 
-TEST_CASE("software CUDA runtime (CPU): so do those of muon and adamw8bit", "[.slow]") {
-  const Args optimizer =
-      GENERATE(Args{"optimizer.plugin=muon"}, Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"});
+TEST_CASE(
+    "software CUDA runtime (CPU): so do those of products in fp8, with scales of the tensor and of earlier steps") {
+  for (const std::string recipe : {"current", "delayed"})
+    compare("\"eng.fp8-cuda\"", {"transforms=[{plugin=\"fp8\",recipe=\"" + recipe + "\"}]", "train.steps=3",
+                                 "train.eval_every=0", "train.accumulate=2"});
+}
+
+TEST_CASE("software CUDA runtime (CPU): so do those of muon, normuon and adamw8bit", "[.slow]") {
+  const Args optimizer = GENERATE(Args{"optimizer.plugin=muon"}, Args{"optimizer.plugin=normuon"},
+                                  Args{"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"});
   compare("\"eng.optim-cuda\"", with(optimizer, {"train.steps=2", "train.eval_every=0"}));
 }
 
