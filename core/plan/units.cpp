@@ -101,8 +101,7 @@ View Units::parameter(const View& unit, uint32_t p, bool held) const {
 
 std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p, bool own) const {
   Range mine = elements(p);
-  const Divided cut = own ? Divided{} : model_.params[p].cut;
-  const uint64_t run = cut.count > 1 ? model_.params[p].run() : up(mine.count, home.per);
+  const bool divided = !own && model_.params[p].cut.count > 1;
   mine.count = up(mine.count, home.per);  // its last block may be shorter
   std::vector<HeldRange> out;
   for (const Range& piece : pieces(unit_of_[p], !home.part && !home.back)) {
@@ -110,11 +109,10 @@ std::vector<HeldRange> Units::ranges(const Home& home, uint32_t p, bool own) con
     if (!held.count || !home.view.buffer) continue;
     const View all = slice(view(home, piece), home.values(held.first - range.first), home.values(held.count));
     const uint64_t begin = (held.first - mine.first) / home.per, n = held.count / home.per;
-    for (uint64_t done = 0; done < n;) {
-      const uint64_t k = (begin + done) / run, at = (begin + done) % run, some = std::min(n - done, run - at);
-      const uint64_t first = (k * cut.count + cut.index) * run + at;
-      out.push_back({{first, some}, some == n ? all : slice(all, done, some)});
-      done += some;
+    for (uint64_t done = 0, some = 0; done < n; done += some) {
+      const Range whole = divided ? model_.params[p].place(begin + done) : Range{begin + done, n - done};
+      some = std::min(n - done, whole.count);
+      out.push_back({{whole.first, some}, some == n ? all : slice(all, done, some)});
     }
   }
   return out;

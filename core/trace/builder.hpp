@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/error.hpp"
+#include "core/base/range.hpp"
 #include "core/trace/graph.hpp"
 #include "engine/build.h"
 
@@ -14,9 +15,10 @@ struct World {
 };
 
 // The range of a tensor that the ranks of a tensor group divide: number `index` of `count` equal ones along a
-// dimension, or of each of its `groups` equal parts.
+// dimension, or of each of its `groups` equal parts, or of each of some unequal parts along dimension 0.
 struct Divided {
   uint32_t dim = 0, index = 0, count = 1, groups = 1;
+  std::vector<uint64_t> runs = {};  // of unequal parts: the elements that this rank has of each
 };
 
 // A flag of the engine's own, beside ENG_PARAM_*: the parameter is one of the reference model ([reference]). Its values
@@ -44,11 +46,16 @@ struct Parameter {
     for (uint32_t d = cut.dim; d < desc.ndim; ++d) n *= static_cast<uint64_t>(desc.dims[d]);
     return n / cut.groups;
   }
+  // The place in the whole of element `at` of a divided one's, and how many from it on are neighbours there, too.
+  Range place(uint64_t at) const {
+    uint64_t before = 0, n = run();
+    for (size_t k = 0; k < cut.runs.size() && at >= (n = cut.runs[k]); ++k) at -= n, before += n * cut.count;
+    return {before + (at / n * cut.count + cut.index) * n + at % n, n - at % n};
+  }
   // Its shape in memory.
   eng_desc held() const {
     eng_desc out = desc;
-    out.dims[0] += zero_rows;
-    return out;
+    return out.dims[0] += zero_rows, out;
   }
 };
 

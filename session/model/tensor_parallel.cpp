@@ -8,8 +8,10 @@
 #include "engine/ops_attention.h"
 #include "engine/ops_fp8.h"
 #include "engine/ops_parallel.h"
+#include "session/model/across_ranks.hpp"
 #include "session/model/caller_loss.hpp"
 #include "session/model/divided_ops.hpp"
+#include "session/model/divided_parts.hpp"
 
 namespace eng {
 namespace {
@@ -19,9 +21,6 @@ constexpr int32_t undivided = -1;  // no dimension of a value is divided
 bool is_map(const Node& node) {
   const std::string id = node.op->id;
   return id == ENG_OP_LINEAR || id == ENG_OP_LINEAR_RELU || id == ENG_OP_FP8_LINEAR || id == op_experts;
-}
-bool is_one_of(const Node& node, std::initializer_list<const char*> ids) {
-  return std::any_of(ids.begin(), ids.end(), [&](const char* id) { return node.op->id == std::string(id); });
 }
 
 // Divides one template, which stands for some layers.
@@ -34,6 +33,7 @@ class Division {
         index_(ranks.tensor_rank()),
         group_{{{"group", ranks.tensor_group(), 0}, {"members", int64_t{ranks.tensor}, 0}}},
         divided_(from_.graph.size() + 1, undivided),
+        borders_(from_.graph.size() + 1),
         partial_(from_.graph.size() + 1, 0),
         cuts_(from_.params.size()),
         of_(from_.graph.size() + 1, 0) {
@@ -123,7 +123,9 @@ class Division {
     const auto is_partial = [&](Id i) { return i && partial_[i]; };
     if (is_one_of(node, {ENG_OP_ADD})) return is_partial(node.in[0]) && is_partial(node.in[1]);
     return is_partial(node.in.empty() ? 0 : node.in[0]) &&
-           (is_one_of(node, {ENG_OP_SCALE, op_experts_sum}) || (is_one_of(node, {ENG_OP_LINEAR}) && added(node.in[1])));
+           (is_one_of(node, {ENG_OP_SCALE, op_experts_sum}) ||
+            (is_one_of(node, {ENG_OP_LINEAR}) && parameter(node.in[1]) != SIZE_MAX &&
+             (added(node.in[1]) || !ends_in_maps(node.out[0]))));
   }
   static bool is_head_norm(const Node& node) {
     return is_one_of(node, {ENG_OP_RMS_NORM, ENG_OP_LAYER_NORM}) && node.out.size() < 3;
@@ -151,6 +153,15 @@ class Division {
     divided_[node.out[0]] = divided_by(node, d);
     if (is_one_of(node, {ENG_OP_SPLIT}))
       for (Id o : node.out) divided_[o] = d;
+    set_borders(node);
+  }
+  void set_borders(const Node& node) {
+    if (divided_[node.in[0]] != last(node.in[0])) return;  // heads: each is whole
+    std::vector<Borders> in;
+    for (const Id i : node.in) in.push_back(i ? borders_[i] : Borders{});
+    const auto out = borders_behind(from_.graph, node, in);
+    if (!out) refuse(fmt::format("{} mixes channels of several ranks", node.op->id));
+    for (size_t k = 0; k < node.out.size(); ++k) borders_[node.out[k]] = (*out)[k];
   }
   // An input that all ranks have whole: tables, numbers of tokens, weights of a norm of each head.
   static bool is_beside(const Node& node, size_t k) {
@@ -166,9 +177,10 @@ class Division {
       need_parts(i("kv_heads"), fmt::format("{} heads of keys and values", i("kv_heads")));
     }
     if (is_one_of(node, {ENG_OP_DROPOUT}) && d != last(x)) refuse("it cannot divide " + std::string(node.op->id));
-    if (is_one_of(node, {ENG_OP_SPLIT, ENG_OP_CONCAT}) && d == i("axis"))
+    if (is_one_of(node, {ENG_OP_SPLIT, ENG_OP_CONCAT}) && d == i("axis") && d != last(x))
       refuse(fmt::format("{} is along the dimension that is divided", node.op->id));
     if (!is_one_of(node, {ENG_OP_RESHAPE}) || d < i("keep")) return d;
+    if (d == last(x) && keeps_last(from_.graph, node)) return last(node.out[0]);
     if (d != i("keep")) refuse(fmt::format("{} moves the dimension that is divided", node.op->id));
     need_parts(desc(node.out[0]).dims[d], fmt::format("{} heads", desc(node.out[0]).dims[d]));
     return d;
@@ -182,58 +194,54 @@ class Division {
     const uint32_t rows = experts ? 1 : 0, columns = rows + 1;
     if (d == last(x)) {
       if (is_one_of(node, {ENG_OP_LINEAR_RELU})) refuse(fmt::format("{} behind another map", node.op->id));
+      if (!borders_[x].empty()) refuse(name_of(w) + " has columns of several parts");
       need_parts(shape.dims[columns], fmt::format("the {} columns of {}", shape.dims[columns], name_of(w)));
       partial_[node.out[0]] = 1;
       return cut(w, columns);
     }
     if (d != undivided) refuse(fmt::format("{} has an input that is divided otherwise", node.op->id));
-    if (is_routed(node.out[0])) return;  // every rank chooses the experts
+    if (is_routed(node.out[0])) return;  // every rank chooses the experts, and computes what all of them read
     if (begins_path(node)) return;       // all ranks compute its few outputs, and divide the map behind it
     if (!ends_in_maps(node.out[0])) refuse(fmt::format("{} is not one of a pair of maps", name_of(w)));
-    const uint32_t groups = groups_of(node.out[0]);
-    const int64_t parts = shape.dims[rows] / groups;
-    const std::string times = groups > 1 ? fmt::format("{} x ", groups) : "";
-    need_parts(parts, fmt::format("the {}{} rows of {}", times, parts, name_of(w)));
-    cut(w, rows, groups);
-    if (bias) cut(bias, 0, groups);
-    divided_[node.out[0]] = last(node.out[0]);
+    const Borders borders = borders_wanted(from_, node.out[0]);
+    cut(w, rows, borders);
+    if (bias) cut(bias, 0, borders);
+    divided_[node.out[0]] = last(node.out[0]), borders_[node.out[0]] = borders;
   }
   bool is_routed(Id value) const {
     return std::any_of(from_.graph.nodes.begin(), from_.graph.nodes.end(), [&](const Node& node) {
       if (!std::count(node.in.begin(), node.in.end(), value)) return false;
-      return is_one_of(node, {op_route}) ||
+      const bool experts = is_one_of(node, {op_experts}) && node.in[0] == value && node.in.size() > 3;
+      return experts || is_one_of(node, {op_route, op_route_sigmoid}) ||
              (is_one_of(node, {ENG_OP_ADD, ENG_OP_SCALE, op_magnitude}) && is_routed(node.out[0]));
     });
-  }
-  // The number of parts along the last dimension of a value of which its readers take the same channels.
-  uint32_t groups_of(Id value) const {
-    const auto channels = [&](Id id) { return desc(id).dims[last(id)]; };
-    uint32_t out = 1;
-    for (const Node& node : from_.graph.nodes) {
-      if (!std::count(node.in.begin(), node.in.end(), value)) continue;
-      const DividedOp* const rule = divided_op(node.op->id);
-      if (rule && node.in[rule->gate] == value && channels(value) > channels(node.out[0]))
-        out = std::max(out, rule->groups);
-      if (is_one_of(node, {ENG_OP_ADD, ENG_OP_SCALE, op_magnitude})) out = std::max(out, groups_of(node.out[0]));
-    }
-    return out;
   }
   void choose_channels(const Node& node, const DividedOp& rule) {
     const auto is_of = [](uint32_t k, std::initializer_list<uint32_t> list) {
       return std::count(list.begin(), list.end(), k) > 0;
     };
+    const bool across = needs_others(node);
     for (uint32_t k = 0; k < node.in.size(); ++k) {
       const Id x = node.in[k];
-      if (!x) continue;
-      if (is_of(k, rule.rows)) {
-        if (parameter(x) == SIZE_MAX) refuse(fmt::format("input {} of {} is no parameter", k, node.op->id));
-        need_parts(desc(x).dims[0], fmt::format("the {} rows of {}", desc(x).dims[0], name_of(x)));
-        cut(x, 0);
-      } else if (divided_[x] != (is_of(k, rule.channels) ? last(x) : undivided)) {
+      if (x && !is_of(k, rule.rows) && divided_[x] != (is_of(k, rule.channels) ? last(x) : undivided))
         refuse(fmt::format("input {} of {} is divided otherwise", k, node.op->id));
-      }
+      if (x && is_of(k, rule.rows) && parameter(x) == SIZE_MAX)
+        refuse(fmt::format("input {} of {} is no parameter", k, node.op->id));
     }
+    set_borders(node);
+    for (const uint32_t k : rule.rows)
+      if (k < node.in.size() && node.in[k] && !(across && is_one_of(node, {op_gated_norm})))
+        cut(node.in[k], 0, borders_[node.out[0]]);
     for (const Id o : node.out) divided_[o] = last(o);
+  }
+  // True if some ranks share a group of heads of Mamba-2, so that they read values of each other.
+  bool needs_others(const Node& node) const {
+    const int64_t groups = node.attrs.i("groups");
+    if (!is_one_of(node, {op_ssd, op_gated_norm}) || groups % n_ == 0) return false;
+    if (n_ % groups)
+      refuse(fmt::format("{} ranks neither divide the {} groups of {}, nor are they a multiple of these", n_, groups,
+                         node.op->id));
+    return true;
   }
   // y = z m / norm [+ bias]. Where the rows of the map are divided, so is all of this. Where its columns are, norms are
   // made of sums over the ranks.
@@ -250,14 +258,22 @@ class Division {
       return;
     }
     if (d != last(z)) refuse(fmt::format("it cannot divide {}", node.op->id));
-    cut(m, 0, groups_of(z));
-    if (bias) cut(bias, 0, groups_of(z));
-    divided_[norm] = 0, divided_[node.out[0]] = d;
+    cut(m, 0, borders_[z]);
+    if (bias) cut(bias, 0, borders_[z]);
+    divided_[norm] = 0, divided_[node.out[0]] = d, borders_[node.out[0]] = borders_[z];
   }
-  void cut(Id id, uint32_t dim, uint32_t groups = 1) {
+  void cut(Id id, uint32_t dim, const Borders& borders = {}) {
+    const eng_desc& whole = desc(id);
+    const std::vector<int64_t> parts = parts_of(borders, whole.dims[dim]);
+    const auto size = [&](size_t k) {
+      return parts.size() == 1 ? fmt::format("the {} rows of {}", parts[k], name_of(id))
+                               : fmt::format("the {} rows of part {} of {}", parts[k], k + 1, name_of(id));
+    };
+    for (size_t k = 0; k < parts.size(); ++k) need_parts(parts[k], size(k));
+    const Divided with = divided_in(whole, parts, {dim, index_, n_});
+    if (dim > 0 && !with.runs.empty()) refuse(name_of(id) + " has unequal parts of columns");
     Divided& cut = cuts_[parameter(id)];
-    const Divided with{dim, index_, n_, groups};
-    if (cut.count > 1 && (cut.dim != dim || cut.groups != groups)) refuse(name_of(id) + " is read in two ways");
+    if (cut.count > 1 && !alike(cut, with)) refuse(name_of(id) + " is read in two ways");
     cut = with;
   }
   void cut_parameters() {
@@ -275,8 +291,7 @@ class Division {
         if (cuts_[k].count == 1 && p.cut.count == 1) continue;
         if (all > 1 || others > 1) refuse(p.name + " is shared with another block");
         const Divided before = std::exchange(p.cut, cuts_[k]);
-        if (before.count > 1 ? before.dim != p.cut.dim || before.count != p.cut.count || before.groups != p.cut.groups
-                             : referred && others > 0)
+        if (before.count > 1 ? !alike(before, p.cut) : referred && others > 0)
           refuse(p.name + " is divided otherwise in the reference model");
         if (before.count > 1) continue;
         p.desc.dims[p.cut.dim] /= n_;
@@ -342,20 +357,27 @@ class Division {
     } else if (is_one_of(node, {op_magnitude}) && norms_.count(node.in[2])) {
       attrs.list.push_back({"squares", 1, 0});
     } else if (is_one_of(node, {ENG_OP_DROPOUT}) && divided_[x] != undivided) {
-      of_[node.out[0]] = dropped(of_[x], last(x), attrs);
+      of_[node.out[0]] = across().dropped(of_[x], last(x), attrs);
       return;
     } else if (is_head_norm(node) && divided_[x] == last(x)) {
-      of_[node.out[0]] = normed(node, in);
+      of_[node.out[0]] = across().normed(*node.op, in, attrs);
       return;
     } else if (const DividedOp* rule = divided_op(node.op->id); rule && divided_[node.out[0]] != undivided) {
       for (const uint32_t k : rule->shared) in[k] = entered(node.in[k]);
+      if (needs_others(node)) {
+        const bool scan = is_one_of(node, {op_ssd});
+        if (!scan && attrs.i("groups") > 1) in[2] = entered(node.in[2]);
+        of_[node.out[0]] = scan ? across().scanned(*node.op, in, attrs) : across().gated_normed(in, attrs);
+        return;
+      }
+      for (Attr& a : attrs.list)
+        if (a.key == "groups") a.i /= n_;
     } else if (x && divided_[x] != undivided) {
       for (size_t k = 1; k < in.size(); ++k)
         if (is_head_norm(node) && in[k]) in[k] = entered(node.in[k]);
       for (Attr& a : attrs.list) {
         if (a.key == "heads" || a.key == "kv_heads") a.i /= n_;
-        const bool first = is_one_of(node, {ENG_OP_RESHAPE}) && divided_[x] == node.attrs.i("keep");
-        if (first && a.key == "dim0" && a.i > 0) a.i /= n_;
+        if (is_size_along(divided_[node.out[0]], node, a.key) && a.i > 0) a.i /= n_;
       }
     }
     const std::vector<Id> out = to_.graph.emit(*node.op, std::move(in), std::move(attrs));
@@ -365,39 +387,20 @@ class Division {
     need_parts(all, fmt::format("the {} elements of a sum of {}", all, node.op->id));
     sums_[node.out[0]] = made(ENG_OP_GROUP_SUM, {out[0]}, group_);
   }
+  AcrossRanks across() { return {to_, n_, index_, group_}; }
   // True if something reads the sum of which this value is a share.
   bool is_read_whole(Id value) const {
     return leaves(value) || std::any_of(from_.graph.nodes.begin(), from_.graph.nodes.end(), [&](const Node& node) {
              return std::count(node.in.begin(), node.in.end(), value) && !partial_[node.out[0]];
            });
   }
-  // This rank's channels of a norm over all, which all ranks compute from the sum of all channels, each among zeros.
-  // What reads it gives each rank its summand of the gradient.
-  Id normed(const Node& node, std::vector<Id> in) {
-    const int64_t axis = last(node.in[0]);
-    Attrs joined{{{"axis", axis, 0}}};
-    std::vector<Id> channels(n_, 0);
-    for (uint32_t k = 0; k < n_; ++k)
-      joined.list.push_back({fmt::format("size{}", k), to_.graph.value(in[0]).desc.dims[axis], 0});
-    channels[index_] = in[0];
-    in[0] = made(ENG_OP_GROUP_SUM, {made(ENG_OP_CONCAT, std::move(channels), std::move(joined))}, group_);
-    const Id y = made(node.op->id, std::move(in), node.attrs);
-    to_.summed[y] = group_;
-    return to_.graph.emit(op(ENG_OP_SPLIT), {y}, {{{"axis", axis, 0}, {"parts", n_, 0}}})[index_];
-  }
-  // This rank's channels of what is dropped of all: an element is dropped by its number in the whole.
-  Id dropped(Id x, int64_t axis, const Attrs& attrs) {
-    const Id all = made(ENG_OP_CONCAT, std::vector<Id>(n_, x), {{{"axis", axis, 0}}});
-    const Attrs parts{{{"axis", axis, 0}, {"parts", n_, 0}}};
-    return to_.graph.emit(op(ENG_OP_SPLIT), {made(ENG_OP_DROPOUT, {all}, attrs)}, parts)[index_];
-  }
-
   Model& model_;
   const Template from_;
   const uint32_t n_, index_;
   const Attrs group_;
   std::vector<const Block*> blocks_;
   std::vector<int32_t> divided_;  // per value: the dimension that is divided
+  std::vector<Borders> borders_;  // per value: of the parts along its last dimension
   std::vector<char> partial_;     // per value: it is the sum of what the ranks have
   std::set<Id> norms_;            // lengths of rows of which a rank has some columns
   std::vector<Divided> cuts_;     // per parameter of the template

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that ranks divide, of every family of plugins/decoders: the numbers of one rank within rounding.
+// Layers that ranks divide, of every family of plugins/decoders and plugins/mamba: the numbers of one rank within
+// rounding.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -71,6 +72,50 @@ TEST_CASE("two ranks that divide the layers train what one rank trains, in every
     INFO(family);
     const double difference = apart(trained(of(family, more, 1)), trained(of(family, more, 2)));
     CHECK(difference > 0);  // sums of other orders: nothing was compared with itself
+    CHECK(difference < 2e-5);
+  }
+}
+
+TEST_CASE("ranks that divide the mixers train what one rank trains, in Mamba-2 and every hybrid") {
+  const std::string four =
+      "hidden_size = 32\nintermediate_size = 24\nnum_attention_heads = 4\nnum_key_value_heads = 4\n"
+      "mamba_n_heads = 8\nmamba_d_state = 8\n";
+  struct Case {
+    const char* family;
+    std::string options;
+    std::vector<uint32_t> degrees;
+  };
+  for (const Case& c :
+       {// One group: its norm, B and C are of all ranks.
+        Case{"mamba2", "hidden_size = 32\nnum_heads = 8\nhead_dim = 8\nstate_size = 4\nn_groups = 1\n", {2, 4}},
+        {"bamba", four + "attn_layer_indices = [1]\nmamba_n_groups = 4\nmamba_proj_bias = true\n", {2, 4}},
+        {"granitemoehybrid",
+         four + "shared_intermediate_size = 16\nlayer_types = ['mamba', 'attention']\nnum_local_experts = 4\n"
+                "num_experts_per_tok = 2\nembedding_multiplier = 2.0\nresidual_multiplier = 0.5\n",
+         {2, 4}},
+        {"falcon_h1",
+         four + "mamba_d_ssm = 64\nmamba_n_groups = 2\nssm_multipliers = [0.5, 0.7, 1.2, 0.9, 1.5]\n"
+                "ssm_in_multiplier = 1.3\nssm_out_multiplier = 0.7\n",
+         {2, 4}},
+        {"falcon_h1", four + "mamba_rms_norm = true\nmamba_norm_before_gate = true\n", {2}},
+        {"falcon_mamba", "hidden_size = 32\nstate_size = 4\ntime_step_rank = 4\n", {2, 4}}}) {
+    const Group one = of(c.family, c.options, 1);
+    const Result whole = trained(one);
+    for (const uint32_t degree : c.degrees) {
+      INFO(c.family << " " << c.options << degree);
+      const double difference = apart(whole, trained(of(c.family, c.options, degree)));
+      CHECK(difference > 0);
+      CHECK(difference < 2e-5);
+    }
+  }
+  for (const char* model : {"moe-hybrid", "moe-jamba", "moe-dense"}) {
+    INFO(model);
+    Group group = of("", "", 1);
+    group.model = model;
+    const Result whole = trained(group);
+    group.world = group.tensor = 2;
+    const double difference = apart(whole, trained(group));
+    CHECK(difference > 0);
     CHECK(difference < 2e-5);
   }
 }

@@ -92,7 +92,9 @@ TEST_CASE("ranks that divide the layers train what one rank trains") {
                         {"opt", 2, 2},
                         {"qwen3", 2, 2},
                         {"moe", 2, 2},
-                        {"mamba", 4, 4}}) {
+                        {"mamba", 4, 4},
+                        {"mamba2", 2, 2},
+                        {"mamba2", 4, 4}}) {
     Group group;
     group.model = c.model, group.world = c.world, group.tensor = c.tensor;
     if (c.model == std::string("llama-tied")) group.z_loss = 0.01, group.packed = true;  // with loss weights
@@ -113,7 +115,7 @@ TEST_CASE("a divided model has the same bits with every strategy, recomputation,
   CHECK(distance(trained_divided(undivided(group)), divided) > 0);
   group.optimizer = Group().optimizer, group.packed = true, group.reduce_per_step = true;
   all_equal(group, {draws[0], draws[3]});
-  for (const char* model : {"moe", "mamba"}) {
+  for (const char* model : {"moe", "mamba", "mamba2", "moe-hybrid"}) {
     group = Group(), group.world = 4, group.tensor = 2, group.model = model;
     all_equal(group, {draws[0], draws[3], draws[4]});
   }
@@ -142,6 +144,7 @@ TEST_CASE("low-rank paths beside divided maps train what they train beside whole
                         {"llama-heads", 4, 4, "rank = 3\n"},
                         {"opt", 2, 2, "rank = 3\n"},
                         {"mamba", 2, 2, "rank = 3\n"},
+                        {"mamba2", 2, 2, "rank = 3\ndora = true\n"},
                         {"qwen2", 2, 2, "rank = 3\ndropout = 0.3\n"},
                         {"qwen2", 2, 2, "rank = 3\ndora = true\n"},
                         {"llama-heads", 4, 4, "rank = 3\ndora = true\ndropout = 0.2\nfreeze = false\n"}}) {
@@ -213,10 +216,14 @@ TEST_CASE("layers that cannot be divided are refused with the reason") {
   group.world = 3, group.tensor = 3, group.model = "llama";
   CHECK_THAT(refusal(group), Contains("parallel.tensor = 3 does not divide"));
   group = Group(), group.tensor = 2;
-  for (const char* model : {"mamba2", "hybrid"}) {
-    group.model = model;
-    CHECK_THAT(refusal(group), Contains("parallel.tensor = 2"));
-  }
+  group.model = "hybrid";
+  CHECK_THAT(refusal(group), Contains("parallel.tensor = 2 does not divide the 1 heads of rope"));
+  group.model =
+      "plugin = 'mamba2'\nhidden_size = 48\nnum_hidden_layers = 2\nnum_heads = 12\nhead_dim = 8\nstate_size = 3\n"
+      "n_groups = 4\n";
+  group.world = group.tensor = 3;
+  CHECK_THAT(refusal(group), Contains("3 ranks neither divide the 4 groups of eng.mamba.ssd/1"));
+  group.world = group.tensor = 2;
   group.model = "llama", group.optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n";
   CHECK_THAT(refusal(group), Contains("whole or in blocks"));
   group.optimizer = Group().optimizer;

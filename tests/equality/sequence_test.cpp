@@ -56,7 +56,8 @@ TEST_CASE("ranks that divide the positions between the maps train what ranks tra
 }
 
 TEST_CASE("positions between the maps of other models, degrees and paths", "[.slow]") {
-  for (const char* model : {"llama-tied", "llama-heads", "qwen2", "qwen3", "opt", "opt-still", "moe", "mamba"}) {
+  for (const char* model :
+       {"llama-tied", "llama-heads", "qwen2", "qwen3", "opt", "opt-still", "moe", "mamba", "mamba2", "moe-hybrid"}) {
     Group group = divided(model, 2);
     near_whole(group);
     CHECK(first_losses(group) == first_losses(whole(group)));
