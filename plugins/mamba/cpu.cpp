@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for the device `cpu`, and which loops they use.
 #include "cpu_conv.hpp"
+#include "cpu_norm_part.hpp"
 #include "cpu_scan.hpp"
 #include "cpu_ssd.hpp"
 
@@ -36,6 +37,10 @@ const eng_kernels* kernels_of() {
                                            &common::kernel<SsdGrad<loops>>,
                                            &common::kernel<GatedNorm<loops>>,
                                            &common::kernel<GatedNormGrad<loops>>,
+                                           &common::kernel<GatedSquares<loops>>,
+                                           &common::kernel<GatedSquaresGrad<loops>>,
+                                           &common::kernel<GatedNormPart<loops>>,
+                                           &common::kernel<GatedNormPartGrad<loops>>,
                                            &split_kernel,
                                            &join_kernel,
                                            &init_a_log_kernel,

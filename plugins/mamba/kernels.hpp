@@ -15,5 +15,7 @@ const eng_kernels* isa_kernels(const char* name);
 extern const eng_kernel split_kernel, join_kernel, init_a_log_kernel, init_dt_bias_kernel, init_log_uniform_kernel;
 // For `reference`: ssd, its step and gradient, the gated norm and its gradient.
 extern const eng_kernel ssd_reference_kernels[5];
+// For `reference`: the norm whose groups are divided, and its gradients.
+extern const eng_kernel norm_part_reference_kernels[4];
 
 }  // namespace mamba

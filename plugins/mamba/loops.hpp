@@ -99,6 +99,15 @@ struct TypedLoops {
   void (*gated_norm)(const NormSizes&, const T* x, const T* z, const T* w, T* y, float* scratch);
   void (*gated_norm_grad)(const NormSizes&, const T* dy, const T* x, const T* z, const T* w, T* dx, T* dz, float* dw,
                           float* scratch);
+  // One row of n columns of a norm whose groups are divided (norm_part.hpp). `factor`: twice the gradient of the sum of
+  // squares; dx_acc and dz_acc may be nullptr, or the outputs. The gradient of the norm returns the sum of
+  // dy w x silu(z) scale, adds to dw, and dx may be dy.
+  float (*gated_squares)(int64_t n, const T* x, const T* z);
+  void (*gated_squares_grad)(int64_t n, const T* x, const T* z, float factor, const T* dx_acc, const T* dz_acc, T* dx,
+                             T* dz);
+  void (*gated_norm_part)(int64_t n, const T* x, const T* z, const T* w, T* y, float scale);
+  float (*gated_norm_part_grad)(int64_t n, const T* dy, const T* x, const T* z, const T* w, T* dx, T* dz, float* dw,
+                                float scale);
 };
 
 struct Loops {

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "norm_part.hpp"
 #include "rules.hpp"
 #include "ssd.hpp"
 
@@ -246,10 +247,11 @@ const eng_op ops[] = {
     {.struct_size = sizeof(eng_op), .id = MAMBA_OP_INIT_A_LOG},
     {.struct_size = sizeof(eng_op), .id = MAMBA_OP_INIT_DT_BIAS},
 };
-const eng_op* const list[] = {&ops[0],     &ops[1],     &ops[2],     &ops[3],    &ops[4],     &ops[5],
-                              &ops[6],     &ops[7],     &ops[8],     &ops[9],    &ssd_ops[0], &ssd_ops[1],
-                              &ssd_ops[2], &ssd_ops[3], &ssd_ops[4], &ssd_ops[5]};
-static_assert(sizeof list / sizeof *list == sizeof ops / sizeof *ops + ssd_op_count);
+const eng_op* const list[] = {&ops[0],     &ops[1],           &ops[2],           &ops[3],           &ops[4],
+                              &ops[5],     &ops[6],           &ops[7],           &ops[8],           &ops[9],
+                              &ssd_ops[0], &ssd_ops[1],       &ssd_ops[2],       &ssd_ops[3],       &ssd_ops[4],
+                              &ssd_ops[5], &norm_part_ops[0], &norm_part_ops[1], &norm_part_ops[2], &norm_part_ops[3]};
+static_assert(sizeof list / sizeof *list == sizeof ops / sizeof *ops + ssd_op_count + norm_part_op_count);
 
 }  // namespace
 

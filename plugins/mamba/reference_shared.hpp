@@ -30,7 +30,7 @@ void expect_reals(const Call& c, size_t integers) {
 double sigmoid(double x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
-double softplus(double x) {
+inline double softplus(double x) {  // not every file has a use for it
   return x > 20.0 ? x : std::log1p(std::exp(x));
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "engine/ops_parallel.h"
+#include "session/model/divided_ops.hpp"
 
 namespace eng {
 
@@ -72,6 +73,16 @@ Id AcrossRanks::scanned(const Op& op, std::vector<Id> in, const Attrs& attrs) {
   for (Attr& a : one.list)
     if (a.key == "groups") a.i = 1;
   return to.graph.emit(op, std::move(in), std::move(one))[0];
+}
+
+Id AcrossRanks::normed_by_sums(const std::vector<Id>& in, const Attrs& attrs) {
+  const int64_t groups = attrs.i("groups"), sharing = n / groups;
+  const Attr at{"at", index / sharing, 0};
+  const Id mine = made(op_gated_squares, {in[0], in[1]}, {{{"groups", groups, 0}, at}});
+  const Id sums = made(ENG_OP_GROUP_SUM, {mine}, group);
+  to.summed[sums] = group;  // the gradient of each group's sum has summands of the ranks that share it
+  const Attr width{"columns", columns(in[0]) * sharing, 0};
+  return made(op_gated_norm_part, {in[0], in[1], in[2], sums}, {{at, width, {"eps", 0, attrs.f("eps")}}});
 }
 
 Id AcrossRanks::gated_normed(std::vector<Id> in, const Attrs& attrs) {

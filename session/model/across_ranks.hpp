@@ -21,8 +21,11 @@ struct AcrossRanks {
   // eng.mamba.ssd/1 of this rank's heads, where some ranks share a group: of B and C a rank has 1/N of all columns,
   // and reads those of its group. `attrs` are of all heads.
   Id scanned(const Op& op, std::vector<Id> in, const Attrs& attrs);
-  // eng.mamba.gated_norm/1 where some ranks share a group, with a whole weight, as `normed`.
+  // eng.mamba.gated_norm/1 where some ranks share a group, with a whole weight, as `normed`. `attrs` are of all groups.
   Id gated_normed(std::vector<Id> in, const Attrs& attrs);
+  // The same with this rank's part of the weight: only the sums of squares are of all ranks, in the order of
+  // eng.fold/1.
+  Id normed_by_sums(const std::vector<Id>& in, const Attrs& attrs);
 
  private:
   Id made(const char* id, std::vector<Id> in, Attrs attrs);

@@ -20,6 +20,8 @@ constexpr const char* op_conv = "eng.mamba.causal_conv1d/1";
 constexpr const char* op_scan = "eng.mamba.selective_scan/1";
 constexpr const char* op_ssd = "eng.mamba.ssd/1";
 constexpr const char* op_gated_norm = "eng.mamba.gated_norm/1";
+constexpr const char* op_gated_squares = "eng.mamba.gated_squares/1";  // plugins/mamba/norm_part.hpp
+constexpr const char* op_gated_norm_part = "eng.mamba.gated_norm_part/1";
 
 // Inputs by number. All others are whole, and have no gradient. The outputs are divided along their last dimension.
 struct DividedOp {

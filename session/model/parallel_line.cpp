@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
+#include "session/model/caller_loss.hpp"
 #include "session/model/tensor_parallel.hpp"
 
 namespace eng {
+
+void check_parallel(const Config& config) {
+  const auto refuse = [&](const char* what) {
+    throw Error(Exit::usage,
+                fmt::format("parallel.tensor = {} does not work with {} yet",
+                            config.section("parallel").integer("tensor"), what),
+                "remove one of the two");
+  };
+  if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]]");
+  if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
+}
 
 std::string parallel_line(const Model& model, const Ranks& ranks) {
   if (ranks.tensor == 1) return "";

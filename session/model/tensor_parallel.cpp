@@ -9,7 +9,6 @@
 #include "engine/ops_fp8.h"
 #include "engine/ops_parallel.h"
 #include "session/model/across_ranks.hpp"
-#include "session/model/caller_loss.hpp"
 #include "session/model/divided_ops.hpp"
 #include "session/model/divided_parts.hpp"
 
@@ -26,11 +25,12 @@ bool is_map(const Node& node) {
 // Divides one template, which stands for some layers.
 class Division {
  public:
-  Division(Model& model, const Ranks& ranks, uint32_t tmpl)
+  Division(Model& model, const Ranks& ranks, uint32_t tmpl, bool kernels)
       : model_(model),
         from_(model.templates.at(tmpl)),
         n_(ranks.tensor),
         index_(ranks.tensor_rank()),
+        kernels_(kernels),
         group_{{{"group", ranks.tensor_group(), 0}, {"members", int64_t{ranks.tensor}, 0}}},
         divided_(from_.graph.size() + 1, undivided),
         borders_(from_.graph.size() + 1),
@@ -220,7 +220,7 @@ class Division {
     const auto is_of = [](uint32_t k, std::initializer_list<uint32_t> list) {
       return std::count(list.begin(), list.end(), k) > 0;
     };
-    const bool across = needs_others(node);
+    const bool whole = is_one_of(node, {op_gated_norm}) && needs_others(node) && !by_sums(node);
     for (uint32_t k = 0; k < node.in.size(); ++k) {
       const Id x = node.in[k];
       if (x && !is_of(k, rule.rows) && divided_[x] != (is_of(k, rule.channels) ? last(x) : undivided))
@@ -230,8 +230,7 @@ class Division {
     }
     set_borders(node);
     for (const uint32_t k : rule.rows)
-      if (k < node.in.size() && node.in[k] && !(across && is_one_of(node, {op_gated_norm})))
-        cut(node.in[k], 0, borders_[node.out[0]]);
+      if (k < node.in.size() && node.in[k] && !whole) cut(node.in[k], 0, borders_[node.out[0]]);
     for (const Id o : node.out) divided_[o] = last(o);
   }
   // True if some ranks share a group of heads of Mamba-2, so that they read values of each other.
@@ -242,6 +241,11 @@ class Division {
       refuse(fmt::format("{} ranks neither divide the {} groups of {}, nor are they a multiple of these", n_, groups,
                          node.op->id));
     return true;
+  }
+  // True if the ranks exchange only sums of squares for a norm, of which each then has a part.
+  bool by_sums(const Node& node) const {
+    const eng_desc& x = desc(node.in[0]);
+    return kernels_ && x.dims[0] * x.dims[1] * node.attrs.i("groups") % n_ == 0;
   }
   // y = z m / norm [+ bias]. Where the rows of the map are divided, so is all of this. Where its columns are, norms are
   // made of sums over the ranks.
@@ -365,9 +369,11 @@ class Division {
     } else if (const DividedOp* rule = divided_op(node.op->id); rule && divided_[node.out[0]] != undivided) {
       for (const uint32_t k : rule->shared) in[k] = entered(node.in[k]);
       if (needs_others(node)) {
-        const bool scan = is_one_of(node, {op_ssd});
-        if (!scan && attrs.i("groups") > 1) in[2] = entered(node.in[2]);
-        of_[node.out[0]] = scan ? across().scanned(*node.op, in, attrs) : across().gated_normed(in, attrs);
+        const bool scan = is_one_of(node, {op_ssd}), sums = !scan && by_sums(node);
+        if (!scan && !sums && attrs.i("groups") > 1) in[2] = entered(node.in[2]);
+        of_[node.out[0]] = scan   ? across().scanned(*node.op, in, attrs)
+                           : sums ? across().normed_by_sums(in, attrs)
+                                  : across().gated_normed(in, attrs);
         return;
       }
       for (Attr& a : attrs.list)
@@ -397,6 +403,7 @@ class Division {
   Model& model_;
   const Template from_;
   const uint32_t n_, index_;
+  const bool kernels_;
   const Attrs group_;
   std::vector<const Block*> blocks_;
   std::vector<int32_t> divided_;  // per value: the dimension that is divided
@@ -412,18 +419,7 @@ class Division {
 
 }  // namespace
 
-void check_parallel(const Config& config) {
-  const auto refuse = [&](const char* what) {
-    throw Error(Exit::usage,
-                fmt::format("parallel.tensor = {} does not work with {} yet",
-                            config.section("parallel").integer("tensor"), what),
-                "remove one of the two");
-  };
-  if (!config.section("observers").as<Tables>("list").empty()) refuse("[[observers]]");
-  if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
-}
-
-void divide_layers(Model& model, const Ranks& ranks) {
+void divide_layers(Model& model, const Ranks& ranks, bool kernels) {
   if (ranks.tensor == 1) return;
   const auto divided = [&] {
     return std::count_if(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.cut.count > 1; });
@@ -434,7 +430,7 @@ void divide_layers(Model& model, const Ranks& ranks) {
   for (size_t b = 1; b + 1 < model.blocks.size(); ++b)
     if (b != own && b + 1 != own) layers.insert(model.blocks[b].tmpl);
   for (const uint32_t tmpl : layers) {
-    Template t = Division(model, ranks, tmpl).divide();
+    Template t = Division(model, ranks, tmpl, kernels).divide();
     model.templates.at(tmpl) = std::move(t);
   }
   if (divided() == before)

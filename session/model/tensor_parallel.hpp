@@ -16,7 +16,8 @@ void check_parallel(const Config& config);
 // (output, down), the columns for these. The ranks' results of the second ones are summed, as are the gradients of what
 // the first ones read. Everything else is computed by all. Sets Parameter::cut of what is divided. The model has no
 // backward yet. Throws Error(Exit::usage) naming the block and the op, or the parameter, that it cannot divide.
-void divide_layers(Model& model, const Ranks& ranks);
+// `kernels`: the device has kernels for norms of which each rank has a part (eng.mamba.gated_norm_part/1).
+void divide_layers(Model& model, const Ranks& ranks, bool kernels);
 
 // "28 of 38 tensors are divided by 2 ranks, ..."; "" if none is.
 std::string parallel_line(const Model& model, const Ranks& ranks);

@@ -44,7 +44,7 @@ Model trace(const Section& section, const eng_model& table, int64_t rows, int64_
           if (reference) add_reference(model, *reference);
           divide_vocabulary(model, ranks, target.host_memory(), notes);
           pad_heads(model, head_rows);
-          divide_layers(model, ranks);
+          divide_layers(model, ranks, target.host_memory());
           divide_sequences(model, ranks);
           if (positions && ranks.tensor > 1) divide_positions(model, ranks);
         },

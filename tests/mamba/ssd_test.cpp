@@ -3,6 +3,8 @@
 // `reference` for every instruction set, any number of threads, documents, running sequences.
 #include <catch2/catch.hpp>
 
+#include <deque>
+
 #include "../kernels/documents.hpp"
 #include "../kernels/gradient_case.hpp"
 #include "mamba_kernels.hpp"
@@ -94,6 +96,63 @@ Tensors run_norm_grad(const Device& device, const Tensor& dy, const Tensors& in,
                     in_place ? Device::InPlace{{0, 0}} : Device::InPlace{});
 }
 
+// Columns first .. first + n - 1 of the rows of x.
+Tensor columns_of(const Tensor& x, int64_t first, int64_t n) {
+  const int64_t all = x.d.dims[x.d.ndim - 1], rows = x.size() / all;
+  eng_desc d = x.d;
+  d.dims[d.ndim - 1] = n;
+  Tensor out(d.dtype, std::vector<int64_t>(d.dims, d.dims + d.ndim));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t k = 0; k < n; ++k) out.put(row * n + k, x.at(row * all + first + k));
+  return out;
+}
+void put_columns(Tensor& x, int64_t first, const Tensor& part) {
+  const int64_t all = x.d.dims[x.d.ndim - 1], n = part.d.dims[part.d.ndim - 1], rows = x.size() / all;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t k = 0; k < n; ++k) x.put(row * all + first + k, part.at(row * n + k));
+}
+void add(Tensor& x, const Tensor& more) {
+  for (int64_t k = 0; k < x.size(); ++k) x.put(k, x.at(k) + more.at(k));
+}
+
+// The norm of `groups` groups, of which `ranks` parts are computed one by one: y, and dx, dz and dw.
+Tensors run_parts(const Device& device, const Tensor& dy, const Tensors& in, int64_t groups, int64_t ranks) {
+  const int64_t all = in[0].d.dims[2], n = all / ranks;
+  const std::vector<int64_t> shape = {in[0].d.dims[0], in[0].d.dims[1], groups};
+  const int32_t type = wide(in[0].d.dtype);
+  Tensor sums(type, shape), dsums(type, shape);
+  std::vector<Tensors> parts;
+  std::vector<std::vector<eng_attr>> squares, norm;
+  for (int64_t r = 0; r < ranks; ++r) {
+    parts.push_back({columns_of(in[0], r * n, n), columns_of(in[1], r * n, n), columns_of(in[2], r * n, n)});
+    const eng_attr at = whole("at", r * groups / ranks);
+    squares.push_back({whole("groups", groups), at});
+    norm.push_back({at, whole("columns", all / groups), real("eps", 1e-5)});
+    add(sums, device.run("eng.mamba.gated_squares/1", {parts[size_t(r)][0], parts[size_t(r)][1]}, {sums.d},
+                         squares.back())[0]);
+  }
+  Tensors out = {in[0], in[0], in[1], in[2]}, own;
+  std::vector<Tensors> own_grads;
+  for (size_t r = 0; r < parts.size(); ++r) {
+    const Tensors& p = parts[r];
+    const auto first = static_cast<int64_t>(r) * n;
+    put_columns(out[0], first,
+                device.run("eng.mamba.gated_norm_part/1", {p[0], p[1], p[2], sums}, {p[0].d}, norm[r])[0]);
+    own_grads.push_back(device.run("eng.mamba.gated_norm_part_grad/1",
+                                   {columns_of(dy, first, n), p[0], p[1], p[2], sums}, {p[0].d, p[1].d, p[2].d, sums.d},
+                                   norm[r], r ? Device::InPlace{{0, 0}} : Device::InPlace{}));
+    add(dsums, own_grads[r][3]);
+  }
+  for (size_t r = 0; r < parts.size(); ++r) {
+    const auto first = static_cast<int64_t>(r) * n;
+    const Tensors d = device.run("eng.mamba.gated_squares_grad/1",
+                                 {parts[r][0], parts[r][1], dsums, own_grads[r][0], own_grads[r][1]},
+                                 {parts[r][0].d, parts[r][1].d}, squares[r], {{0, 3}, {1, 4}});
+    put_columns(out[1], first, d[0]), put_columns(out[2], first, d[1]), put_columns(out[3], first, own_grads[r][2]);
+  }
+  return out;
+}
+
 // Everything that the ops give for one shape.
 Tensors run_all(const Device& device, const Sizes& s, int32_t dtype) {
   Random random(static_cast<uint64_t>(s.T * 1000 + s.H));
@@ -130,6 +189,35 @@ TEST_CASE("gradient of the gated norm") {
     gradients::check({in, [&](const Tensors& x) { return gradients::inner(dy, run_norm(reference_scan(), x, groups)); },
                       [&](const Tensors& x) { return run_norm_grad(reference_scan(), dy, x, groups); }});
   }
+}
+
+TEST_CASE("parts of the gated norm and of its gradient are those of the whole one") {
+  for (const auto& [groups, ranks, columns] : {std::tuple<int64_t, int64_t, int64_t>{1, 2, 34}, {1, 4, 68}, {2, 4, 40}})
+    for (const int32_t dtype : {ENG_F64, ENG_F32, ENG_BF16}) {
+      Random random(11);
+      const Tensors in = norm_inputs(random, dtype, 7, columns);
+      const Tensor dy = normal(random, dtype, {1, 7, columns});
+      std::vector<std::pair<std::string, const Device*>> devices = {{"reference", &reference_scan()}};
+      std::deque<Fast> fast;
+      for (const std::string& isa : dtype == ENG_F64 ? std::vector<std::string>() : isas())
+        devices.push_back({isa, &fast.emplace_back(isa, 3)});
+      for (const auto& [name, device] : devices) {
+        Tensors want = {run_norm(reference_scan(), in, groups)};
+        for (const Tensor& t : run_norm_grad(reference_scan(), dy, in, groups)) want.push_back(t);
+        const Tensors parts = run_parts(*device, dy, in, groups, ranks);
+        for (size_t k = 0; k < want.size(); ++k) {
+          INFO(name << ", dtype " << dtype << ", groups " << groups << ", ranks " << ranks << ", output " << k);
+          CHECK(error_of(parts[k], want[k]) < (dtype == ENG_F64 ? 1e-14 : dtype == ENG_F32 ? 2e-6 : 0.02));
+          if (groups > 1) continue;
+          // Planted: the norm of each part by itself.
+          const Tensors other = run_parts(*device, dy, in, ranks, ranks);
+          CHECK(error_of(other[k], want[k]) > 0.03);
+        }
+      }
+      if (dtype == ENG_F64) continue;
+      CHECK(same_bits(run_parts(Fast("auto", 1), dy, in, groups, ranks),
+                      run_parts(Fast("auto", 4), dy, in, groups, ranks)));
+    }
 }
 
 TEST_CASE("the scan of Mamba-2 of every instruction set is that of the reference") {

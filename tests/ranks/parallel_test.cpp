@@ -18,6 +18,14 @@ const std::string experts =
 const std::string mamba =
     "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\n"
     "time_step_rank = 4\n";
+// One map to unequal parts: gate, x, B, C and time steps.
+const std::string mamba2 =
+    "[model]\nplugin = 'mamba2'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 3\nnum_heads = 8\n"
+    "head_dim = 8\nstate_size = 16\nn_groups = 1\n";
+const std::string hybrid =
+    "[model]\nplugin = 'bamba'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
+    "num_attention_heads = 4\nnum_key_value_heads = 4\nattn_layer_indices = [1]\nmamba_n_heads = 8\n"
+    "mamba_n_groups = 2\nmamba_d_state = 16\n";
 const std::string rest =
     "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
     "[train]\nmicro_batch = 4\nsequence_length = 16\neval_every = 3\n"
@@ -45,9 +53,11 @@ void near(const fs::path& run, const fs::path& whole, const char* what) {
 }  // namespace
 
 TEST_CASE("a checkpoint of divided layers goes on with any degree", "[ranks][.slow]") {
+  const std::string model = GENERATE(llama, mamba2);
+  INFO(model);
   Scratch scratch;
   scratch.config();
-  scratch.write("divided.toml", sizes);
+  scratch.write("divided.toml", model + rest);
   const auto run = [&](const std::string& name, const std::string& target, uint32_t ranks, uint32_t tensor, int steps,
                        const std::string& zero = "none") {
     // Each step takes the same four sequences.
@@ -84,7 +94,7 @@ TEST_CASE("a checkpoint of divided layers goes on with any degree", "[ranks][.sl
 }
 
 TEST_CASE("divided layers start from and export the files of whole models", "[ranks][.slow]") {
-  const std::string model = GENERATE(llama, experts, mamba);
+  const std::string model = GENERATE(llama, experts, mamba, mamba2, hybrid);
   INFO(model);
   Scratch scratch;
   scratch.config();
