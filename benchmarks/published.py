@@ -8,8 +8,8 @@
                                                         run is further off than 15 % that is not listed as a miss
 
 One model of time serves all rows (docs/plan.md, "How long a step takes"): nothing is fitted to a run. The runs are those
-of other trainers, so a difference is that of the estimate and that of the trainer together. Runs in fp8 and with
-pipelines are left out: the engine has no plan for them."""
+of other trainers, so a difference is that of the estimate and that of the trainer together. Runs in fp8 are left out: no
+described card has kernels for it, so the engine has no plan for them."""
 import argparse
 import json
 import pathlib
@@ -26,6 +26,9 @@ LLMQ_WORDS = ["precision.plugin=bf16_sr", "train.sequence_length=1024"]
 A100 = "torchtitan, pytorch/torchtitan docs/performance.md"
 H100 = "torchtitan, pytorch/torchtitan benchmarks/llama3_h100_202412_torchtitan.md"
 TITAN = ["zero.plugin=zero3", "precision.plugin=bf16"]
+# The paper's models are GPTs with 51,200 tokens, in 16 bits with loss scales. `opt` has the same shapes.
+MEGATRON = "Megatron-LM, Korthikanti et al. 2022, arXiv 2205.05198, tables 3 and 5"
+MEGATRON_WORDS = ["precision.plugin=fp16", "train.sequence_length=2048", "parallel.tensor=8"]
 OWN = "this engine, benchmarks/results/steps-h200.md"
 
 QWEN_3B = ["hidden_size=2048", "intermediate_size=11008", "num_hidden_layers=36", "num_attention_heads=16",
@@ -47,8 +50,18 @@ def titan(name, card, ranks, model, micro, length, recompute, speed, source):
     return f"{name}, {micro} x {length}", card, ranks, model, words, speed, source
 
 
+def megatron(name, ranks, width, layers, heads, micro, accumulate, more, seconds):
+    model = ("opt", "66b", "model.vocab_size=51200", f"model.hidden_size={width}", f"model.ffn_dim={4 * width}",
+             f"model.num_hidden_layers={layers}", f"model.num_attention_heads={heads}")
+    words = MEGATRON_WORDS + [f"train.micro_batch={micro}", f"train.accumulate={accumulate}", *more]
+    return name, "a100-80g", ranks, model, words, micro * accumulate * 2048 / seconds / ranks, MEGATRON
+
+
 LAYERS, FULL = ["recompute.every=2"], ["recompute.policy=full"]
 LLAMA_3_70B = ("llama", "llama-2-70b", "model.vocab_size=128256", "model.max_position_embeddings=8192")
+# "Selective": attention alone is recomputed there, which kernels that fuse it do anyway.
+SELECTIVE = ["parallel.sequence=true"]
+STAGES = ["parallel.pipeline=8", "parallel.virtual_stages=3"]
 # name, card, GPUs, model, words, published tokens/s of a GPU, source
 RUNS = [
     llmq("0.5B", "qwen2.5-0.5b", 149000, 1, 32, 16),
@@ -71,6 +84,11 @@ RUNS = [
     titan("LLaMA 2 13B, every second layer recomputed", "a100-80g", 64,
           ("llama", "13b", "model.max_position_embeddings=4096"), 2, 4096, LAYERS, 1914, A100),
     titan("LLaMA 2 70B, all recomputed", "a100-80g", 64, ("llama", "llama-2-70b"), 2, 4096, FULL, 353, A100),
+    megatron("GPT 22B, tensor 8, all recomputed", 8, 6144, 48, 64, 4, 1, FULL, 1.42),
+    megatron("GPT 22B, tensor 8, sequence, selective", 8, 6144, 48, 64, 4, 1, SELECTIVE, 1.10),
+    megatron("GPT 175B, tensor 8, 8 stages of 3, all recomputed", 64, 12288, 96, 96, 1, 64, STAGES + FULL, 18.13),
+    megatron("GPT 175B, tensor 8, 8 stages of 3, sequence, selective", 64, 12288, 96, 96, 1, 64, STAGES + SELECTIVE,
+             13.75),
     ("LLaMA 1.26B, 8 x 1024 x 16", "h200", 1, ("llama", "tinyllama", "model.num_key_value_heads=32"),
      ["precision.plugin=bf16", "train.micro_batch=8", "train.accumulate=16", "train.sequence_length=1024"], 68700, OWN),
     ("LLaMA 1.26B, 4 x 2048", "h200", 1, ("llama", "tinyllama", "model.num_key_value_heads=32"),
@@ -118,6 +136,8 @@ def estimate(engine, run, folder):
     numbers = {w.split("=")[0]: w.split("=")[1] for w in words}
     tokens = int(numbers["train.micro_batch"]) * int(numbers.get("train.accumulate", 1)) * int(
         numbers["train.sequence_length"])
+    for key in ("parallel.tensor", "parallel.pipeline"):  # ranks that read the same tokens
+        tokens /= int(numbers.get(key, 1))
     return tokens / plan["step_seconds_estimate"], plan["step_bound"]
 
 

@@ -10,9 +10,6 @@
 namespace eng {
 namespace {
 
-// More make plans of minutes: every micro-batch has actions of its own.
-constexpr int64_t most_micro_batches = 256;
-
 // The FLOPs of a micro-batch, forward and backward.
 double flops_of(const Template& t) {
   double sum = 0;
@@ -129,6 +126,14 @@ std::vector<uint32_t> cut_points(const Model& model, uint32_t stages, const std:
     return part <= most * (1 + 1e-9) ? before + part * part : HUGE_VAL;
   });
   out.erase(out.begin());
+  return out;
+}
+
+std::vector<double> stage_flops(const Model& model, const std::vector<uint32_t>& firsts) {
+  const std::vector<double> costs = flops_of(model);
+  std::vector<double> out(firsts.size() + 1, 0);
+  for (uint32_t b = 0; b < costs.size(); ++b)
+    out[static_cast<size_t>(std::upper_bound(firsts.begin(), firsts.end(), b) - firsts.begin())] += costs[b];
   return out;
 }
 

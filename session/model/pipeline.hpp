@@ -9,6 +9,9 @@
 
 namespace eng {
 
+// Of a step. More make plans of minutes: every micro-batch has actions of its own.
+constexpr int64_t most_micro_batches = 256;
+
 // Throws Error(Exit::usage) for sections that stages do not work with, and if more is read of the model than its loss:
 // logits, activations, gradients, or what a job reads.
 void check_pipeline(const Config& config, bool reads_more);
@@ -17,6 +20,9 @@ void check_pipeline(const Config& config, bool reads_more);
 // with the most FLOPs of a micro-batch has as few as possible, and then the others are as equal as possible. Throws
 // Error(Exit::usage) if a name is not that of a later block, or if there are fewer blocks than virtual stages.
 std::vector<uint32_t> cut_points(const Model& model, uint32_t stages, const std::vector<std::string>& given);
+
+// The FLOPs of a micro-batch, forward and backward, of each virtual stage between these cut points.
+std::vector<double> stage_flops(const Model& model, const std::vector<uint32_t>& firsts);
 
 // Sets the blocks of this rank: its virtual stages. The last block of each is not recomputed as one of a run.
 // Throws Error(Exit::usage) as cut_points does, and if virtual stages share a parameter that are not the first and the

@@ -247,6 +247,14 @@ Simulated simulate(const Plan& plan, const Segment& segment, const Machine& mach
   return play(segment, costs_of(plan, topology, segment, machine), {});
 }
 
+double seconds_without(const std::vector<Phase>& phases, const Plan& plan, const Segment& segment,
+                       const Machine& machine) {
+  std::vector<Cost> costs = costs_of(plan, Topology(plan.ranks, machine.ranks_per_node), segment, machine);
+  for (size_t a = 0; a < costs.size(); ++a)
+    if (std::count(phases.begin(), phases.end(), plan.labels[segment.actions[a].label].phase)) costs[a].seconds = 0;
+  return play(segment, costs, {}).seconds;
+}
+
 StepTimes step_times(const Plan& plan, const Machine& machine) {
   StepTimes out;
   const Topology topology(plan.ranks, machine.ranks_per_node);
@@ -268,6 +276,7 @@ StepTimes step_times(const Plan& plan, const Machine& machine) {
       return times * (any ? play(segment, costs, counted).seconds : whole);
     };
     out.step += times * whole;
+    if (segment.name == "update") out.update += times * whole;
     calm += without(BoundBy::communication, {false, true});
     without_copies += without(BoundBy::host_link, {true, false});
     without_host += without(BoundBy::host, {true, true, false});

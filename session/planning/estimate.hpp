@@ -77,6 +77,7 @@ struct StepTimes {
   double storage = 0;        // how much longer it takes because of reads and writes of storage
   double host = 0;           // how much longer it takes because of what the host computes in memory of tiers
   double bubble = 0;         // how long it waits for other stages, if all take as long as this one
+  double update = 0;         // of the step, its last segment, which is not of one micro-batch
   // The actions of the queue that computes, by what limits each.
   double flops = 0, memory = 0, launches = 0;
   BoundBy bound() const;  // the largest of these
@@ -92,6 +93,9 @@ struct Simulated {
   double seconds = 0;  // until all queues have ended
 };
 Simulated simulate(const Plan& plan, const Segment& segment, const Machine& machine);
+// Its seconds if the actions of these phases took no time.
+double seconds_without(const std::vector<Phase>& phases, const Plan& plan, const Segment& segment,
+                       const Machine& machine);
 
 // Simulates the queues and waits of program "train".
 StepTimes step_times(const Plan& plan, const Machine& machine);

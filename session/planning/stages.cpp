@@ -5,11 +5,12 @@
 
 #include "session/planning/estimate.hpp"
 #include "session/planning/fits.hpp"
+#include "session/planning/peak.hpp"
 #include "session/planning/staged.hpp"
 
 namespace eng {
 
-static StagePlan stage_plan(const Setup& setup, const Machine& machine) {
+StagePlan stage_plan(const Setup& setup, const Config& config, const Machine& machine) {
   const Plan& plan = setup.plan;
   StagePlan out;
   const Model& model = setup.model;
@@ -36,31 +37,86 @@ static StagePlan stage_plan(const Setup& setup, const Machine& machine) {
     if (label.phase == Phase::backward) time.backward += seconds / plan.accumulate;
   }
   if (exchanges) out.exchange /= static_cast<double>(exchanges);
+  // A step gathers updated weights once, and may sum its gradients once.
+  std::vector<Phase> once = {Phase::publish};
+  if (config.section("train").string("reduce") == "step") once.push_back(Phase::reduce);
+  const double passes = seconds_without(once, plan, step, machine), computing = plan.accumulate * out.seconds();
+  for (StageTime& time : out.times)
+    if (computing > 0) time.forward *= passes / computing, time.backward *= passes / computing;
+  const StepTimes times = step_times(plan, machine);
+  out.once = times.step - times.bubble - passes;
   return out;
+}
+
+uint32_t enough_micro_batches(const Pipeline& all) {
+  // With virtual stages, groups of micro-batches follow each other, which have to be as large as those of all.
+  const uint32_t some = all.parts > 1 ? 3 * all.ranks + all.micro_batches % all.ranks : 2 * all.ranks;
+  return std::min(all.micro_batches, some);
+}
+
+Growth growth(const Setup& setup, uint32_t all) {
+  const double more = double(all) / setup.plan.accumulate - 1;
+  const Beside side = beside(setup);
+  Growth out{0, static_cast<uint64_t>(more * double(side.bookkeeping + side.staging))};
+  for (const Buffer& b : setup.plan.buffers)
+    if (b.persistent && b.line == Line::batch)
+      (setup.plan.arenas[b.arena].kind == "device" ? out.device : out.host) +=
+          static_cast<uint64_t>(more * double(b.bytes));
+  return out;
+}
+
+Peak with_more(Peak peak, const Growth& more, const Setup& setup) {
+  const bool host_arenas = setup.target.host_memory();
+  const uint32_t local = std::max(setup.plan.ranks.world.local_size, 1U);
+  peak.arena += more.device, peak.device += more.device;
+  peak.host += more.host + (host_arenas ? more.device : 0);
+  peak.rank = host_arenas ? peak.host : peak.device;
+  peak.machine = peak.rank * (host_arenas ? local : 1);
+  peak.hosts = peak.host * local;
+  return peak;
 }
 
 std::vector<StagePlan> plan_stages(const Config& config, Registry& registry, const Setup& own, const Machine& machine) {
   const Ranks& ranks = own.plan.ranks;
+  const uint32_t all = own.plan.accumulate, enough = enough_micro_batches(pipeline_of(ranks, all));
+  Config with = config;
+  with.section("train").set("accumulate", int64_t{enough}, "derived");
   std::vector<StagePlan> out;
   for (uint32_t s = 0; s < ranks.pipeline && ranks.pipeline > 1; ++s) {
+    if (s == ranks.stage()) {
+      out.push_back(stage_plan(own, config, machine));
+      continue;
+    }
     World world = ranks.world;
     world.rank = s * ranks.stage_size(), world.local_rank = world.rank % std::max(world.local_size, 1u);
-    out.push_back(s == ranks.stage() ? stage_plan(own, machine)
-                                     : stage_plan(make_plan_only(config, registry, world), machine));
+    const Setup other = make_plan_only(with, registry, world);
+    const Growth more = growth(other, all);
+    out.push_back(stage_plan(other, with, machine));
+    out.back().arena += more.device;
+    out.back().peak = with_more(peak_of(other.plan, beside(other)), more, other).rank;
   }
   return out;
 }
 
-double bubble(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
+static double passes_seconds(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
   std::vector<std::vector<StageTime>> times;
-  double busy = 0, exchange = 0;
-  for (const StagePlan& s : stages) {
-    times.push_back(s.times);
-    busy = std::max(busy, micro_batches * s.seconds());
-    exchange = std::max(exchange, s.exchange);
-  }
-  const double step = pipeline_seconds(times, micro_batches, exchange);
-  return step > 0 ? 1 - busy / step : 0;
+  double exchange = 0;
+  for (const StagePlan& s : stages) times.push_back(s.times), exchange = std::max(exchange, s.exchange);
+  const auto borders = static_cast<double>(stages.size() - 1);
+  return pipeline_seconds(times, micro_batches, 0) + 2 * borders * exchange;  // others are part of the times
+}
+
+double step_seconds(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
+  double once = 0;
+  for (const StagePlan& s : stages) once = std::max(once, s.once);
+  return passes_seconds(stages, micro_batches) + once;
+}
+
+double bubble(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
+  double busy = 0;
+  for (const StagePlan& s : stages) busy = std::max(busy, micro_batches * s.seconds());
+  const double passes = passes_seconds(stages, micro_batches);
+  return passes > 0 ? 1 - busy / passes : 0;
 }
 
 std::string stages_text(const std::vector<StagePlan>& stages, uint32_t micro_batches, bool timed) {

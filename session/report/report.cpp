@@ -120,8 +120,17 @@ std::string peak_text(const Plan& plan, const ReportContext& c) {
   return out + (c.host_total ? of(peak.hosts, c.host_total) : "  of host memory") + "\n";
 }
 
+// By the times of all stages of a pipeline, if they were planned.
+StepTimes times_of(const Plan& plan, const ReportContext& c) {
+  StepTimes out = step_times(plan, c.machine);
+  if (c.stages.empty()) return out;
+  const double alone = out.step - out.bubble;
+  out.step = std::max(alone, step_seconds(c.stages, plan.accumulate)), out.bubble = out.step - alone;
+  return out;
+}
+
 std::string step_text(const Plan& plan, const ReportContext& c) {
-  const StepTimes t = step_times(plan, c.machine);
+  const StepTimes t = times_of(plan, c);
   std::string parts;
   for (const auto& [what, time] : {std::pair("by FLOPs", t.flops),
                                    {"by memory", t.memory},
@@ -345,7 +354,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                       {"host_bytes", c.host_total ? Json(c.host_total) : Json()},
                                       {"reserve_is_assumed", c.assumed},
                                       {"workspace_is_upper_bound", c.capped}});
-  const StepTimes times = step_times(plan, c.machine);
+  const StepTimes times = times_of(plan, c);
   const auto known = [](bool yes, double value) { return yes ? Json(value) : Json(); };
   out["step_seconds_estimate"] = known(timed(plan, c.machine), times.step);
   out["mfu_estimate"] = known(timed(plan, c.machine) && c.step_at_peak > 0, c.step_at_peak / times.step);

@@ -55,6 +55,10 @@ Grid grid_of(const Config& config, Registry& registry, const Target& target, con
   return grid;
 }
 
+bool offered(const Way& way, const Keep& keep) {
+  return way.stages == 1 || (keep.kind != Keep::Kind::budget && keep.kind != Keep::Kind::blocks);
+}
+
 Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint64_t row_bytes) {
   const Way& way = grid.ways[point.way];
   Edits out = batch_edits(config, point.micro, way.rows);
@@ -67,6 +71,16 @@ Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint6
   for (Edit& e : format_edits(grid, point.format)) out.push_back(std::move(e));
   const Tiered& home = grid.offloads[point.offload];
   for (const char* key : home.keys) out.push_back({"offload", key, home.tier.name});
+  return out;
+}
+
+Edits group_edits(const Config& config, const Grid& grid, const Point& point) {
+  Edits out = without_stages(config, grid.ways[point.way].degrees);
+  for (const Edits& more : {keep_edits(config, grid.keeps[point.keep]), format_edits(grid, point.format)})
+    out.insert(out.end(), more.begin(), more.end());
+  out.insert(
+      out.end(),
+      {{"train", "global_batch", {}}, {"train", "micro_batch", point.micro}, {"train", "accumulate", int64_t{2}}});
   return out;
 }
 

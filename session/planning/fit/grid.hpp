@@ -34,6 +34,9 @@ struct Grid {
 // `lossy`: also with options of strategies that change values which they move.
 Grid grid_of(const Config& config, Registry& registry, const Target& target, const World& world, bool lossy = false);
 
+// True if a setting of [recompute] is tried with a way. Bytes of all layers, and runs of layers, are none of a stage.
+bool offered(const Way& way, const Keep& keep);
+
 // A place in the grid, by index; `micro` is the number of sequences.
 struct Point {
   size_t format = 0, way = 0, keep = 0;
@@ -42,6 +45,9 @@ struct Point {
 };
 // The edits that lead to a point. `row_bytes`: what is kept of a sequence without recomputing.
 Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint64_t row_bytes);
+// The edits for one group of ranks that divide layers, which has the whole model and two micro-batches: all the work of
+// the stages of a pipeline, and no sums over other ranks.
+Edits group_edits(const Config& config, const Grid& grid, const Point& point);
 // The effect of a point's edits other than on memory and time: "the same numbers", or which numbers differ.
 struct Effect {
   bool same_numbers = true;

@@ -27,8 +27,11 @@ namespace {
 struct Family {
   Point point;
   Tried fastest;       // a bound of it: with the largest micro-batch, whether it fits or not
-  bool rough = false;  // it is that of the same way without recomputing, which is faster
+  bool rough = false;  // it is that of the same way without recomputing, which is faster, or less than any plan takes
 };
+
+// The first estimate of a pipeline rests on other plans than its own.
+constexpr double least_share = 0.97;
 
 class Search {
  public:
@@ -36,16 +39,22 @@ class Search {
          bool lossy)
       : config_(config),
         world_(world),
+        device_(target.info.total_bytes),
         wanted_(world.size > 1 ? 5 : 2),
         trial_(config, registry, most_seconds, world.size > 1),
-        grid_(grid_of(config, registry, target, world, lossy)) {
+        grid_(grid_of(config, registry, target, world, lossy)),
+        whole_positions_(without(grid_.ways, {"sequence"})),
+        leanest_(without(grid_.ways, {"virtual_stages", "reduce"})) {
     if (trial_.deep()) {
       std::erase_if(grid_.keeps,
                     [](const Keep& k) { return k.kind == Keep::Kind::budget || k.kind == Keep::Kind::blocks; });
       if (world.size > 1) grid_.keeps.insert(grid_.keeps.end(), {{Keep::Kind::every, 1, 4}, {Keep::Kind::every, 1, 2}});
     }
     for (size_t k = 0; k < grid_.keeps.size(); ++k)
-      if (grid_.keeps[k].kind == Keep::Kind::none) plain_ = k;
+      if (grid_.keeps[k].kind == Keep::Kind::none)
+        plain_ = k;
+      else if (grid_.keeps[k].kind == Keep::Kind::full)
+        most_again_ = k;
   }
 
   void run(Fit& out) {
@@ -62,8 +71,11 @@ class Search {
     }
     const double limit = mine.empty() ? any : other_format * mine[0].seconds;
     std::vector<Family> others;
-    for (size_t f = 1; f < grid_.formats.size(); ++f)
-      for (Family& family : families(f, limit, out)) others.push_back(std::move(family));
+    for (size_t f = 1; f < grid_.formats.size() && !cut_; ++f) try {
+        for (Family& family : families(f, limit, out)) others.push_back(std::move(family));
+      } catch (const Spent&) {
+        cut_ = true;
+      }
     sort(others);
     std::vector<Tried> found = fastest(others, limit, out.too_large);
     found.insert(found.end(), mine.begin(), mine.end());
@@ -82,6 +94,8 @@ class Search {
         out.own_format.reset();
   }
 
+  // True if the search ended before its end.
+  bool cut() const { return cut_; }
   Trial& trial() { return trial_; }
   const Grid& grid() const { return grid_; }
 
@@ -113,20 +127,24 @@ class Search {
   // without recomputing: weights, states and gradients alone are too large, or computing alone takes `limit` seconds.
   std::vector<Family> families(size_t format, double limit, Fit& fit, size_t offload = 0) {
     std::vector<Family> out;
-    for (const size_t w : by_memory()) {
+    for (const size_t w : by_memory(grid_.ways)) {
       const Way& way = grid_.ways[w];
       const std::string degrees = words_of(way.degrees);
       const auto hopeless = hopeless_.find({degrees, format, offload});
-      if (hopeless != hopeless_.end() || !needs_context(way, format, offload, fit.available.device)) continue;
+      if (hopeless != hopeless_.end() || !needs_context(way, format, offload)) continue;
+      if (way.stages > 1 || whole_positions_[w] != w) {
+        add_rough(w, format, limit, offload, out);
+        continue;
+      }
       const Tried plain = bound({format, w, plain_, way.micro.front(), offload});
       if (!plain.refused.empty() && !degrees.empty() && !possible(way)) {
         for (size_t f = 0; f < grid_.formats.size(); ++f)
           for (size_t o = 0; o < grid_.offloads.size(); ++o) hopeless_.insert({degrees, f, o});
         continue;
       }
-      if (fit.available.device && plain.fixed > fit.available.device) {
+      if (device_ && plain.fixed > device_) {
         const Point point{format, w, 0, std::min(config_.section("train").integer("micro_batch"), way.rows), offload};
-        fit.too_large.push_back(with(only_fixed(plain, edits(point), fit.available.device), point));
+        fit.too_large.push_back(with(only_fixed(plain, edits(point), device_), point));
         if (!degrees.empty()) hopeless_.insert({degrees, format, offload});  // this is the way that takes least
         continue;
       }
@@ -145,24 +163,92 @@ class Search {
     return out;
   }
 
-  // The numbers of the ways, as the configuration has them; those with other degrees follow, what takes least of each
-  // first.
-  std::vector<size_t> by_memory() const {
-    std::vector<size_t> out(grid_.ways.size());
-    std::iota(out.begin(), out.end(), 0);
-    std::stable_sort(out.begin(), out.end(), [&](size_t a, size_t b) {
-      const Way &x = grid_.ways[a], &y = grid_.ways[b];
-      const auto place = [](const Way& w) {
-        return std::pair(words_of(w.degrees), w.degrees.empty() ? 0 : -w.strategy.order);
-      };
-      return place(x) < place(y);
-    });
-    return out;
+  // The families of a way with stages, or with `sequence`: with less than they take, until that may be fast enough.
+  void add_rough(size_t w, size_t format, double limit, size_t offload, std::vector<Family>& out) {
+    const Way& way = grid_.ways[w];
+    if (format && dominated({format, w, plain_, 1, 0})) return;
+    for (size_t k = 0; k < grid_.keeps.size(); ++k) {
+      const Keep::Kind kind = grid_.keeps[k].kind;
+      Point point{format, w, k, way.micro.front(), offload};
+      if (!offered(way, grid_.keeps[k])) continue;
+      Tried least;
+      if (way.stages > 1) {
+        point.micro = way.micro.back();
+        least.seconds = least_seconds(point);
+      } else {
+        const size_t twin = whole_positions_[w];
+        if (hopeless_.count({words_of(grid_.ways[twin].degrees), format, offload})) return;
+        least = bound({format, twin, kind == Keep::Kind::full ? k : plain_, way.micro.front(), offload});
+        if (device_ && least.refused.empty() && least.fixed > device_) return;
+        // What the memory bounds is divided by at most as many ranks.
+        const double part = 1.0 / static_cast<double>(degree_with(config_, way.degrees, "tensor"));
+        least.seconds = least.refused.empty() ? least.seconds - (1 - part) * least.memory : 0;
+        if (kind == Keep::Kind::budget && !row_bytes(point)) continue;
+      }
+      if (least.seconds >= limit) continue;
+      least.edits = edits(point);
+      out.push_back({point, with(std::move(least), point), true});
+    }
   }
+  // With the largest micro-batch, which takes least for each sequence.
+  Tried one_group(Point point) {
+    point.micro = grid_.ways[point.way].micro.front();
+    const Edits edits = group_edits(config_, grid_, point);
+    const auto ranks =
+        static_cast<uint32_t>(degree_with(config_, edits, "tensor") * degree_with(config_, edits, "context"));
+    return trial_.bound(edits, {0, ranks, 0, std::min(ranks, world_.local_size)});
+  }
+  // Less than a step of a pipeline takes.
+  double least_seconds(const Point& point) {
+    const Way& way = grid_.ways[point.way];
+    const Tried one = one_group(point);
+    if (!one.refused.empty()) return 0;
+    const auto number = [](int64_t n) { return static_cast<double>(n); };
+    const double sequences = number(way.rows) + number(point.micro * (way.stages - 1)) / number(way.parts);
+    return least_share * one.pass / number(way.micro.front()) * sequences / number(way.stages);
+  }
+  // True if the configuration's number format takes neither more time nor more memory.
+  bool dominated(Point point) {
+    const Tried other = one_group(point);
+    point.format = 0;
+    const Tried own = one_group(point);
+    return own.refused.empty() && (!other.refused.empty() || (own.pass <= other.pass && own.fixed <= other.fixed &&
+                                                              own.peak.machine <= other.peak.machine));
+  }
+  // False if what takes less memory than a family with stages does not fit: with one part of the model on each stage
+  // and the sums of each micro-batch, first with everything recomputed.
+  bool may_fit(Point point) {
+    point.way = leanest_[point.way];
+    point.micro = grid_.ways[point.way].micro.back();
+    const size_t keep = std::exchange(point.keep, most_again_);
+    if (!fits(bound(point))) return false;
+    point.keep = keep;
+    return fits(bound(point));
+  }
+  // The fastest micro-batch of a family with stages that fits, by bounds. Smaller ones wait less, and need less memory.
+  std::optional<Family> fastest_of_stages(Point point, std::vector<Tried>& too_large) {
+    const Way& way = grid_.ways[point.way];
+    std::optional<Family> best;
+    if (no_stages_.count({point.way, point.format, point.offload}) || !may_fit(point)) return best;
+    for (auto micro = way.micro.rbegin(); micro != way.micro.rend(); ++micro) {
+      point.micro = *micro;
+      if (best && least_seconds(point) >= best->fastest.seconds) break;
+      Tried tried = bound(point);
+      const bool first = micro == way.micro.rbegin(), fixed = device_ && tried.fixed > device_;
+      if (first && (!tried.refused.empty() || fixed)) no_stages_.insert({point.way, point.format, point.offload});
+      if (first && fixed) tried = with(only_fixed(tried, edits(point), device_), point);
+      if (first && tried.refused.empty() && !fits(tried)) too_large.push_back(tried);
+      if (!fits(tried)) break;
+      if (rejected_.count(words_of(tried.edits)) || (best && !better(tried, best->fastest))) continue;
+      best = Family{point, std::move(tried)};
+    }
+    return best;
+  }
+
   // False if one sequence at a time, of which fewer ranks have parts, fits without recomputing: as many tokens of a
   // rank are then whole sequences, with nothing to exchange. False, too, if weights and states alone do not fit: parts
   // of sequences do not change them.
-  bool needs_context(const Way& way, size_t format, size_t offload, uint64_t device) {
+  bool needs_context(const Way& way, size_t format, size_t offload) {
     const auto edited = [](const Edit& e) { return e.key == "context"; };
     if (std::none_of(way.degrees.begin(), way.degrees.end(), edited)) return true;
     const std::optional<Edits> less = with_less_context(config_, way.degrees);
@@ -176,9 +262,9 @@ class Search {
           (least == none || grid_.ways[w].strategy.order > grid_.ways[least].strategy.order))
         least = w;
     if (least == none) return true;  // there are fewer sequences than such groups of ranks
-    if (!needs_context(grid_.ways[least], format, offload, device)) return known->second = false;
+    if (!needs_context(grid_.ways[least], format, offload)) return known->second = false;
     const Tried tried = bound({format, least, plain_, 1, offload});
-    return known->second = !tried.refused.empty() || (!fits(tried) && (!device || tried.fixed <= device));
+    return known->second = !tried.refused.empty() || (!fits(tried) && (!device_ || tried.fixed <= device_));
   }
   // True if the ranks can divide the model so at all.
   bool possible(const Way& way) {
@@ -187,35 +273,63 @@ class Search {
     return trial_.bound(edits, world_).refused.empty();
   }
 
-  // The attempt with only the memory that no change of [recompute] and of the micro-batch avoids.
-  static Tried only_fixed(Tried tried, Edits edits, uint64_t available) {
-    tried.edits = std::move(edits);
-    tried.peak.rank = tried.peak.machine = tried.fixed;
-    tried.excess = {tried.fixed - available, false};
-    tried.largest = tried.fixed_parts;
-    return tried;
-  }
-
-  // The fastest that fit and take less than `limit` seconds.
+  // The fastest that fit and take less than `limit` seconds; of those that there is time for.
   std::vector<Tried> fastest(std::vector<Family> families, double limit, std::vector<Tried>& too_large) {
     std::vector<Tried> found;
+    try {
+      look_at(families, limit, found, too_large);
+    } catch (const Spent&) {
+      cut_ = true;
+    }
+    return found;
+  }
+  // Puts a family in its place, from this one on.
+  static void put(std::vector<Family>& families, size_t from, Family one) {
+    const auto faster = [](const Family& a, const Family& b) { return better(a.fastest, b.fastest); };
+    const auto at = std::upper_bound(families.begin() + static_cast<int64_t>(from), families.end(), one, faster);
+    families.insert(at, std::move(one));
+  }
+  // The time without recomputing of a family whose first estimate is that of another way; else 0.
+  double without_recomputing(Point point) {
+    const Way& way = grid_.ways[point.way];
+    if (way.stages > 1 || whole_positions_[point.way] == point.way || point.keep == plain_) return 0;
+    point.keep = plain_;
+    return bound(point).seconds;
+  }
+  void look_at(std::vector<Family>& families, double limit, std::vector<Tried>& found, std::vector<Tried>& too_large) {
     for (size_t k = 0; k < families.size(); ++k) {
       const Family family = families[k];
       // A family that cannot be faster is not looked at any further.
       if (family.fastest.seconds >= limit || (found.size() == wanted_ && !better(family.fastest, found.back()))) break;
+      const bool stages = grid_.ways[family.point.way].stages > 1;
       if (family.rough) {  // its own bound is needed now
-        Family exact{family.point, bound(family.point)};
-        const auto after = families.begin() + static_cast<int64_t>(k) + 1;
-        const auto slower = [](const Family& a, const Family& b) { return better(a.fastest, b.fastest); };
-        families.insert(std::upper_bound(after, families.end(), exact, slower), std::move(exact));
+        if (const double least = without_recomputing(family.point); least > family.fastest.seconds) {
+          Family later = family;
+          later.fastest.seconds = least;
+          put(families, k + 1, std::move(later));
+          continue;
+        }
+        std::optional<Family> known =
+            stages ? fastest_of_stages(family.point, too_large) : Family{family.point, bound(family.point)};
+        if (!known) continue;
+        put(families, k + 1, std::move(*known));
         continue;
       }
-      const auto one = largest_that_fits(family, too_large);
+      const auto one = stages ? placed_stages(family, too_large) : largest_that_fits(family, too_large);
       if (!one || one->seconds >= limit) continue;
       found.insert(std::upper_bound(found.begin(), found.end(), *one, better), *one);
       if (found.size() > wanted_) found.pop_back();
     }
-    return found;
+  }
+
+  // The plan of the fastest micro-batch of a family with stages; if that does not fit, of the next one.
+  std::optional<Tried> placed_stages(std::optional<Family> family, std::vector<Tried>& too_large) {
+    for (; family; family = fastest_of_stages(family->point, too_large)) {
+      Tried tried = whole(family->point);
+      if (fits(tried)) return tried;
+      rejected_.insert(words_of(tried.edits));
+    }
+    return std::nullopt;
   }
 
   // The largest micro-batch of a family that fits; else nothing, and the smallest is reported in `too_large`.
@@ -254,27 +368,39 @@ class Search {
   // With the micro-batch and the number format of the configuration.
   std::optional<Tried> fastest_of_same_numbers(const std::vector<Family>& own) {
     std::optional<Tried> best;
-    for (const Family& family : own) {
-      if (best && family.fastest.seconds > best->seconds) break;
-      Point point = family.point;
-      point.micro = config_.section("train").integer("micro_batch");
-      if (!effect_of(config_, grid_, point).same_numbers) continue;
-      const Tried tried = bound(point);
-      if (!fits(tried) || (best && !better(tried, *best))) continue;
-      if (Tried one = whole(point); fits(one)) best = std::move(one);
-    }
+    for (const Family& family : own) try {
+        if (best && family.fastest.seconds > best->seconds) break;
+        Point point = family.point;
+        point.micro = config_.section("train").integer("micro_batch");
+        if (!effect_of(config_, grid_, point).same_numbers) continue;
+        const std::vector<int64_t>& micro = grid_.ways[point.way].micro;
+        if (std::find(micro.begin(), micro.end(), point.micro) == micro.end()) continue;
+        const Tried tried = bound(point);
+        if (!fits(tried) || (best && !better(tried, *best))) continue;
+        if (Tried one = whole(point); fits(one)) best = std::move(one);
+      } catch (const Spent&) {
+        cut_ = true;
+        break;
+      }
     return best;
   }
 
   const Config& config_;
   const World world_;
-  const size_t wanted_;  // settings
+  const uint64_t device_;  // bytes of memory
+  const size_t wanted_;    // settings
   Trial trial_;
   Grid grid_;
-  size_t plain_ = 0;  // of Grid::keeps: no recomputing; the first if the configuration says so itself
+  // Of Grid::ways, per way: without `sequence`; with one part of the model on each stage, and the sums as they are.
+  const std::vector<size_t> whole_positions_, leanest_;
+  size_t most_again_ = 0;  // of Grid::keeps: everything is recomputed; likewise
+  size_t plain_ = 0;       // of Grid::keeps: no recomputing; the first if the configuration says so itself
   std::map<std::string, uint64_t> row_bytes_;  // by number format and degrees
   // By degrees, number format and offload: `needs_context` of the next larger `context`.
   std::map<std::tuple<std::string, size_t, size_t>, bool> context_helps_;
+  std::set<std::tuple<size_t, size_t, size_t>> no_stages_;  // ways, number formats and offloads of which no plan fits
+  bool cut_ = false;
+  std::set<std::string> rejected_;  // settings whose bound fits and whose plan does not
   // Degrees, number formats and offloads of which no way fits, or of which there is no plan.
   std::set<std::tuple<std::string, size_t, size_t>> hopeless_;
 };
@@ -310,6 +436,7 @@ Fit find_fit(const Config& config, Registry& registry, const World& world, doubl
   out.tokens = out.rows * config.section("train").integer("sequence_length");
   try {
     search.run(out);
+    out.cut = search.cut();
     // These take other numbers of ranks.
     if (!out.own_fits && data == world.size) find_remedies(config, registry, world, search.trial(), search.grid(), out);
   } catch (const Spent&) {

@@ -69,6 +69,19 @@ Trial::Trial(const Config& config, Registry& registry, double most_seconds, bool
       end_(processor_seconds() + most_seconds),
       most_layers_(several ? 3 * few : many) {}
 
+Tried only_fixed(Tried tried, Edits edits, uint64_t available) {
+  tried.edits = std::move(edits);
+  tried.peak.rank = tried.peak.machine = tried.fixed;
+  tried.excess = {tried.fixed - available, false};
+  tried.largest = tried.fixed_parts;
+  return tried;
+}
+
+Machine rates_of(const Setup& setup, const Config& config) {
+  const Machine machine = machine_of(config.section("comm"), setup.target, setup.storage);
+  return timed(setup.plan, machine) ? machine : nominal_machine(machine);
+}
+
 Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edits) {
   Tried out;
   out.edits = edits;
@@ -86,11 +99,10 @@ Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edi
   out.fixed = host ? out.fixed * setup.plan.ranks.world.local_size
                    : out.fixed + setup.target.workspace + setup.target.info.device_overhead_bytes;
   out.fixed_parts = largest_of(setup.plan, false, "gradients", [&](uint32_t a) { return update[a]; });
-  Machine machine = machine_of(config.section("comm"), setup.target, setup.storage);
-  if (!timed(setup.plan, machine)) machine = nominal_machine(machine);
-  const StepTimes times = step_times(setup.plan, machine);
+  const StepTimes times = step_times(setup.plan, rates_of(setup, config));
   out.seconds = times.step, out.bound = times.bound();
-  out.computing = times.flops + times.memory + times.launches;
+  out.computing = times.flops + times.memory + times.launches, out.memory = times.memory;
+  out.pass = (times.step - times.bubble - times.update) / setup.plan.accumulate;
   if (out.excess.bytes)
     out.largest = largest_of(setup.plan, out.excess.host, "transients",
                              [&](uint32_t a) { return setup.plan.arenas[a].transient; });
@@ -98,8 +110,7 @@ Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edi
 }
 
 // A setting that has no plan is no error: other settings may have one.
-template <class F>
-Tried Trial::guarded(const Edits& edits, const World& world, F plan) {
+Tried Trial::guarded(const Edits& edits, const World& world, const std::function<Tried()>& plan) {
   if (processor_seconds() > end_) throw Spent{};
   try {
     ++plans_;
@@ -143,12 +154,13 @@ Tried Trial::bound(const Edits& edits, const World& world) {
 }
 
 Tried Trial::new_bound(const Edits& edits, const World& world) {
+  if (degree_with(config_, edits, "pipeline") > 1) return staged(edits, world, false);
   if (!on_few(edits)) return sketch(edits, world, 0);
   const int64_t layers = layers_of(config_, edits);
   Tried one = sketch(edits, world, few);
   const Tried two = sketch(edits, world, 2 * few);
   if (!one.refused.empty() || !two.refused.empty()) return two.refused.empty() ? one : two;
-  for (double Tried::*time : {&Tried::seconds, &Tried::computing})
+  for (double Tried::*time : {&Tried::seconds, &Tried::computing, &Tried::memory, &Tried::pass})
     one.*time += (two.*time - one.*time) / few * static_cast<double>(layers - few);
   for (uint64_t Peak::*part : {&Peak::host, &Peak::device, &Peak::rank, &Peak::machine, &Peak::hosts, &Peak::arena})
     one.peak.*part = on_line(one.peak.*part, two.peak.*part, layers);
@@ -161,6 +173,7 @@ Tried Trial::new_bound(const Edits& edits, const World& world) {
 Tried Trial::whole(const Edits& edits, const World& world) {
   const auto [it, fresh] = wholes_.try_emplace(key_of(edits, world));
   if (!fresh) return it->second;
+  if (degree_with(config_, edits, "pipeline") > 1) return it->second = staged(edits, world, true);
   return it->second = guarded(edits, world, [&] {
            const Config with = edited(config_, registry_, edits, world.size);
            const Setup setup = make_plan_only(with, registry_, world);

@@ -2,6 +2,7 @@
 // Plans one setting: first without a layout, then, if that may fit, whole.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -25,12 +26,19 @@ struct Tried {
   Excess excess;         // of what is there
   double seconds = 0;    // of a step; in rates of no device in particular where the device states none
   double computing = 0;  // of these, what the actions take that compute, one after the other
+  double memory = 0;     // of these, those that the memory bounds
+  double pass = 0;       // of a micro-batch, without the update
   BoundBy bound = BoundBy::compute;
   std::string largest;      // what takes most where it does not fit: "arena cuda: optimizer 50.2 GiB, ..."
   std::string fixed_parts;  // what takes most of `fixed`
   std::string refused;      // why there is no such plan; else ""
   bool placed = false;      // false: what no layout can go below
 };
+
+// The attempt with only the memory that no change of [recompute] and of the micro-batch avoids.
+Tried only_fixed(Tried tried, Edits edits, uint64_t available);
+// The rates of the device; of none in particular where it states none.
+Machine rates_of(const Setup& setup, const Config& config);
 
 // Thrown by the members of a Trial whose processor time is spent.
 struct Spent {};
@@ -40,9 +48,10 @@ class Trial {
   // `most_seconds`: of processor time of this process, from now on. `several`: there are many settings to try.
   Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity(),
         bool several = false);
-  // A lower bound of every layout of this setting, and its time; for a model with many layers, read off plans with few.
+  // A lower bound of every layout of this setting, and its time; for a model with many layers, read off plans with few,
+  // and for a pipeline, off plans of its first and its last stage with few micro-batches.
   Tried bound(const Edits& edits, const World& world);
-  // Needs and time of the whole plan. Both make a plan only once.
+  // Needs and time of the whole plan; of a pipeline, of its largest stage and of all. Both make a plan only once.
   Tried whole(const Edits& edits, const World& world);
   // Bytes that are kept of a sequence without recomputing, in this number format.
   uint64_t row_bytes(const Edits& format, const World& world);
@@ -52,12 +61,16 @@ class Trial {
 
  private:
   Tried measured(const Setup& setup, const Config& config, const Edits& edits);
+  // Pipelines: trial_stages.cpp. `stage`: one stage of a step with so many micro-batches, as one of all of them needs
+  // it.
+  struct Stage;
+  Stage stage(const Edits& edits, const World& world, uint32_t number, uint32_t micro_batches, bool placed);
+  Tried staged(const Edits& edits, const World& world, bool placed);
   Tried sketch(const Edits& edits, const World& world, int64_t layers);
   Tried new_bound(const Edits& edits, const World& world);
   // True if plans with few layers tell about the whole one.
   bool on_few(const Edits& edits) const;
-  template <class F>
-  Tried guarded(const Edits& edits, const World& world, F plan);
+  Tried guarded(const Edits& edits, const World& world, const std::function<Tried()>& plan);
   const Config& config_;
   Registry& registry_;
   Available available_;

@@ -7,6 +7,7 @@
 #include "engine/ops_step.h"
 #include "session/planning/fit/text.hpp"
 #include "session/planning/fits.hpp"
+#include "session/planning/stages.hpp"
 #include "tests/sanitized.hpp"
 #include "tests/session/report/planned.hpp"
 
@@ -37,6 +38,8 @@ eng::Config config_for(const std::string& model, const std::string& card, Words 
                             "test.toml", ".", words, schemas_of(large_plugins()));
 }
 
+constexpr double page = 4096;  // bytes
+
 struct Found {
   eng::Fit fit;
   double seconds = 0;  // of processor time
@@ -65,9 +68,16 @@ void check_five(const Found& one, const std::string& model, uint32_t ranks, cons
   eng::Config config = config_for(model, "a800-80g", words);
   const eng::World world = eng::planned_world(config, ranks);
   const eng::Tried& best = one.fit.fastest[0];
-  const eng::Setup setup =
-      eng::make_plan_only(eng::edited(config, large_plugins(), best.edits, ranks), large_plugins(), world);
-  CHECK(eng::peak_of(setup.plan, eng::beside(setup)).device == best.peak.device);
+  const eng::Config with = eng::edited(config, large_plugins(), best.edits, ranks);
+  const eng::Setup setup = eng::make_plan_only(with, large_plugins(), world);
+  const eng::Machine machine = eng::machine_of(with.section("comm"), setup.target);
+  uint64_t peak = eng::peak_of(setup.plan, eng::beside(setup)).device;
+  const std::vector<eng::StagePlan> stages = eng::plan_stages(with, large_plugins(), setup, machine);
+  for (const eng::StagePlan& stage : stages) peak = std::max(peak, stage.peak);
+  // Tokens of further micro-batches take parts of pages.
+  CHECK(static_cast<double>(best.peak.device) ==
+        Approx(static_cast<double>(peak)).margin(stages.empty() ? 0 : 2 * page));
+  if (!stages.empty()) CHECK(eng::step_seconds(stages, setup.plan.accumulate) == Approx(best.seconds).epsilon(0.01));
   const std::string text = eng::fit_text(one.fit);
   CHECK_THAT(text, Contains("tokens/s") && Contains("bound by") && Contains("\n  5  "));
   const auto json = nlohmann::json::parse(eng::fit_json(one.fit));
@@ -151,6 +161,18 @@ TEST_CASE("ways to divide a step: degrees within a node, groups of nodes, and wh
   CHECK(has(node, "parallel.context=8 zero.plugin=zero3"));  // a strategy divides states over these ranks
   CHECK(has(node, "parallel.tensor=4 parallel.context=2"));
   CHECK_FALSE(has(node, "parallel.tensor=4 parallel.context=4"));
+  // Stages may be on several nodes. They take the strategy that divides least of what each micro-batch reads.
+  CHECK(has(nodes, "parallel.pipeline=16 zero.plugin=zero2"));
+  CHECK(has(nodes, "parallel.tensor=8 parallel.pipeline=8"));
+  CHECK(has(nodes,
+            "parallel.tensor=4 parallel.pipeline=4 parallel.virtual_stages=2 zero.plugin=zero2 train.reduce=step"));
+  CHECK(has(node, "parallel.tensor=4 parallel.sequence=true zero.plugin=zero3"));
+  CHECK(has(node, "parallel.tensor=2 parallel.pipeline=4 parallel.sequence=true"));
+  CHECK_FALSE(has(node, "parallel.sequence=true"));
+  for (const std::string& one : nodes)
+    if (one.find("parallel.pipeline") != std::string::npos) CHECK_THAT(one, !Contains("zero3") && !Contains("context"));
+  for (const std::string& one : words(false, 8, {"offload.update_late=true", "offload.optimizer=host"}))
+    CHECK_THAT(one, !Contains("pipeline"));  // which the rules of a pipeline refuse
   for (const std::string& one : node) CHECK_THAT(one, !Contains("group") && !Contains("hpz") && !Contains("int8"));
   CHECK(has(nodes, "zero.plugin=hpz zero.group=8"));
   CHECK(has(nodes, "parallel.tensor=2 zero.plugin=mics zero.group=4"));
@@ -168,6 +190,32 @@ TEST_CASE("ways to divide a step: degrees within a node, groups of nodes, and wh
   CHECK(narrower);
 }
 
+// A step of many micro-batches takes the memory of one with twice as many as stages, and its tokens.
+TEST_CASE("stages are planned with few micro-batches as with all") {
+  for (const Words& more : {Words{"parallel.pipeline=4"}, Words{"parallel.pipeline=2", "parallel.virtual_stages=2"},
+                            Words{"parallel.pipeline=4", "recompute.policy=full", "zero.plugin=zero2"},
+                            Words{"parallel.pipeline=2", "zero.plugin=zero3", "train.reduce=step"}}) {
+    Words words = {"train.sequence_length=64", "train.micro_batch=1", "train.accumulate=24",
+                   "model.num_hidden_layers=8"};
+    words.insert(words.end(), more.begin(), more.end());
+    eng::Config config = config_for("plugin = 'llama'\npreset = 'tiny'\n", "a800-80g", words);
+    eng::World world = eng::planned_world(config, 8);
+    const eng::Setup first = eng::make_plan_only(config, large_plugins(), world);
+    const eng::Machine machine = eng::machine_of(config.section("comm"), first.target);
+    const std::vector<eng::StagePlan> few = eng::plan_stages(config, large_plugins(), first, machine);
+    CHECK(eng::enough_micro_batches(eng::pipeline_of(first.plan.ranks, 24)) < 24);
+    for (uint32_t s = 1; s < few.size(); ++s) {
+      INFO(fmt::format("{} stage {}", fmt::join(more, " "), s));
+      world.rank = world.local_rank = s * first.plan.ranks.stage_size();
+      const eng::Setup all = eng::make_plan_only(config, large_plugins(), world);
+      const eng::StagePlan whole = eng::stage_plan(all, config, machine);
+      CHECK(static_cast<double>(few[s].arena) == Approx(static_cast<double>(whole.arena)).margin(2 * page));
+      CHECK(few[s].peak == Approx(static_cast<double>(whole.peak)).margin(2 * page));
+      CHECK(few[s].seconds() == Approx(whole.seconds()).epsilon(0.03));
+    }
+  }
+}
+
 TEST_CASE("five settings for a LLaMA of 7 billion parameters on two nodes, in seconds") {
   const std::string small = "plugin = 'llama'\npreset = '7b'\n";
   const Found one = found(small, 16, one_million);
@@ -183,6 +231,16 @@ TEST_CASE("five settings for large models on 8, 16 and 64 cards, in seconds", "[
       check_five(one, model, ranks, one_million);
       CHECK(one.seconds < 60 * patience);
     }
+}
+
+// Between hosts with so slow a network, sums over ranks take longer than the passes.
+TEST_CASE("a pipeline is found where the network is slow", "[.slow]") {
+  Words words = one_million;
+  words.push_back("comm.describe={bandwidth='2GB', latency='10us', ranks_per_node=8, node_bandwidth='160GB'}");
+  const Found one = found(llama, 64, words);
+  check_five(one, llama, 64, words);
+  CHECK_THAT(eng::words_of(one.fit.fastest[0].edits), Contains("parallel.pipeline="));
+  CHECK(one.seconds < 60 * patience);
 }
 
 TEST_CASE("a plan of 65,536 ranks with degrees and groups, in seconds", "[.slow]") {
