@@ -94,8 +94,7 @@ class Search {
         out.own_format.reset();
   }
 
-  // True if the search ended before its end.
-  bool cut() const { return cut_; }
+  bool cut() const { return cut_; }  // the search ended before its end
   Trial& trial() { return trial_; }
   const Grid& grid() const { return grid_; }
 
@@ -207,13 +206,15 @@ class Search {
     const double sequences = number(way.rows) + number(point.micro * (way.stages - 1)) / number(way.parts);
     return least_share * one.pass / number(way.micro.front()) * sequences / number(way.stages);
   }
-  // True if the configuration's number format takes neither more time nor more memory.
+  // True if the configuration's number format takes neither more time nor more memory, and no more for activations,
+  // which ranks send each other.
   bool dominated(Point point) {
     const Tried other = one_group(point);
     point.format = 0;
     const Tried own = one_group(point);
-    return own.refused.empty() && (!other.refused.empty() || (own.pass <= other.pass && own.fixed <= other.fixed &&
-                                                              own.peak.machine <= other.peak.machine));
+    if (!own.refused.empty() || !other.refused.empty()) return own.refused.empty();
+    return own.pass <= other.pass && own.fixed <= other.fixed && own.peak.machine <= other.peak.machine &&
+           own.peak.machine - own.fixed <= other.peak.machine - other.fixed;
   }
   // False if what takes less memory than a family with stages does not fit: with one part of the model on each stage
   // and the sums of each micro-batch, first with everything recomputed.

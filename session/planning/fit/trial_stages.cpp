@@ -43,6 +43,11 @@ Trial::Stage Trial::stage(const Edits& edits, const World& world, uint32_t numbe
     out.plan = stage_plan(setup, with, rates_of(setup, with));
     out.flops = stage_flops(setup.model, cut_points(setup.model, ranks.pipeline * ranks.virtual_stages,
                                                     with.section("parallel").strings("cuts")));
+    // Two micro-batches do not hide the exchanges that the first and the last stage wait for, as many do.
+    const double waits = (2 * ranks.virtual_stages - 1) * out.plan.exchange, seconds = out.plan.seconds();
+    if (const uint32_t enough = enough_micro_batches(pipeline_of(ranks, all));
+        micro_batches < enough && waits < seconds)
+      for (StageTime& time : out.plan.times) time.forward *= 1 - waits / seconds, time.backward *= 1 - waits / seconds;
     Growth more = growth(setup, all);
     if (!placed) more.host = 0;  // of so few, the part of the lists that grows is not known
     const Pipeline planned = pipeline_of(ranks, micro_batches), step = pipeline_of(ranks, all);

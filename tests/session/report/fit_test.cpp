@@ -172,12 +172,9 @@ TEST_CASE("the fastest that fits is that of an exhaustive search in a larger gri
 
 // With links so slow that sums over ranks take most of a step, ranks are better stages: their borders send less.
 TEST_CASE("the fastest pipeline that fits is that of an exhaustive search", "[.slow]") {
-  size_t stages = 0;
-  for (const uint32_t ranks : {2u, 4u})
-    stages += compare(small({"train.micro_batch=2", "train.accumulate=2",
-                             "comm.describe={bandwidth='1MB', latency='1us', ranks_per_node=1, flops=2e9}"}),
-                      ranks, true, 6);
-  CHECK(stages > 0);
+  CHECK(compare(small({"train.micro_batch=1", "train.accumulate=2",
+                       "comm.describe={bandwidth='1MB', latency='1us', ranks_per_node=1, flops=2e9}"}),
+                4, true, 5) > 0);
 }
 
 TEST_CASE("what is found is the same every time, and said in words") {

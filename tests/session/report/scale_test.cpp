@@ -209,8 +209,10 @@ TEST_CASE("stages are planned with few micro-batches as with all") {
       world.rank = world.local_rank = s * first.plan.ranks.stage_size();
       const eng::Setup all = eng::make_plan_only(config, large_plugins(), world);
       const eng::StagePlan whole = eng::stage_plan(all, config, machine);
-      CHECK(static_cast<double>(few[s].arena) == Approx(static_cast<double>(whole.arena)).margin(2 * page));
-      CHECK(few[s].peak == Approx(static_cast<double>(whole.peak)).margin(2 * page));
+      // With virtual stages the layouts of many micro-batches differ by what they leave free.
+      const double margin = (first.plan.ranks.virtual_stages > 1 ? 8 : 2) * page;
+      CHECK(static_cast<double>(few[s].arena) == Approx(static_cast<double>(whole.arena)).margin(margin));
+      CHECK(static_cast<double>(few[s].peak) == Approx(static_cast<double>(whole.peak)).margin(margin));
       CHECK(few[s].seconds() == Approx(whole.seconds()).epsilon(0.03));
     }
   }
