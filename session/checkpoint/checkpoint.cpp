@@ -149,6 +149,21 @@ CheckpointRow inspect_entry(const fs::path& path, bool every_byte, const Peers& 
   return {path, checkpoint_step(path).value_or(0), 0, 0, "it is a symbolic link, and a run follows none"};
 }
 
+// Checks as inspect_entry does, by checksums alone; the best step that it names, or nothing for a damaged one.
+std::optional<int64_t> glance(const fs::path& path) try {
+  std::error_code none;
+  if (fs::is_symlink(path, none)) return std::nullopt;
+  const Manifest head = read_head(path);
+  if (head.point.step != checkpoint_step(path)) return std::nullopt;
+  for (const ManifestFile& f : head.files) {
+    const FileReader file(path / f.name, Exit::checkpoint);
+    if (file.size() != f.bytes || header_checksum(file) != f.header_xxh3_128) return std::nullopt;
+  }
+  return best_step(head.point.extra);
+} catch (const std::exception&) {
+  return std::nullopt;
+}
+
 }  // namespace
 
 OpenCheckpoint::OpenCheckpoint(const fs::path& directory) : manifest(read_manifest(directory)) {
@@ -314,11 +329,23 @@ Found find_latest(const fs::path& checkpoints, const Peers& peers) {
   return found;
 }
 
+// Every process of a run that saves does it beside its arenas, so it reads no tensors.
 void collect_checkpoints(const fs::path& checkpoints, int64_t keep) {
-  auto rows = list_checkpoints(checkpoints);
-  std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
-  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i)
-    if (!rows[i].best) remove_checkpoint(rows[i].path);
+  std::map<int64_t, fs::path, std::greater<>> all;  // the newest first
+  for (const auto& path : entries(checkpoints))
+    if (const auto step = checkpoint_step(path)) all[*step] = path;
+  if (keep <= 0 || all.size() <= size_t(keep)) return;
+  std::optional<int64_t> best;  // of the newest that is undamaged
+  int64_t kept = 0;
+  for (const auto& [step, path] : all) {
+    const std::optional<int64_t> said = glance(path);
+    if (!said) continue;
+    if (!best) best = said;
+    if (kept < keep)
+      ++kept;
+    else if (step != *best)
+      remove_checkpoint(path);
+  }
 }
 
 std::error_code remove_checkpoint(const fs::path& path) {

@@ -8,29 +8,43 @@
 
 namespace eng {
 
+std::string part_file(const std::string& role, uint32_t rank) {
+  return fmt::format("{}-{:05d}.safetensors", role == kParameterRole ? "model" : "optim", rank);
+}
+
+StoredTensor stored_as(const TensorSpec& t, const Range& r, const Columns& cut) {
+  const uint64_t all = element_count(t.shape, t.name);
+  StoredTensor out{t.role == kParameterRole ? t.name : t.name + "." + t.role, t.dtype, {}};
+  if (r.count == all && !cut.cut()) {
+    out.shape = t.shape;
+    return out;
+  }
+  if (cut.cut()) out.name += fmt::format("[:,{}:{}]", cut.part * cut.run, (cut.part + 1) * cut.run);
+  if (cut.cut() && r.count == all / cut.parts) {
+    out.shape = {int64_t(r.count / cut.run), int64_t(cut.run)};
+  } else {
+    out.name += fmt::format("[{}:{}]", r.first, r.first + r.count);
+    out.shape = {int64_t(r.count)};
+  }
+  return out;
+}
+
 Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
   Layout out;
   const auto ranges = written_ranges(tensors);
   for (const bool states : {false, true}) {
-    const std::string file = fmt::format("{}-{:05d}.safetensors", states ? "optim" : "model", rank);
+    const std::string file = part_file(states ? "" : kParameterRole, rank);
     std::vector<StoredTensor> stored;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const TensorShare& t = tensors[i];
       if ((t.role != kParameterRole) != states) continue;
-      const std::string name = states ? t.name + "." + t.role : t.name;
-      const uint64_t all = element_count(t.shape, t.name);
+      const bool empty = element_count(t.shape, t.name) == 0 && rank == 0;
       ManifestTensor& entry = out.manifest.tensors.emplace_back(ManifestTensor{t, {}});
-      for (const Range& r : all == 0 && rank == 0 ? std::vector<Range>{{0, 0}} : ranges[i]) {
-        const Columns& cut = t.columns;
-        std::string part = name;
-        if (cut.cut()) part += fmt::format("[:,{}:{}]", cut.part * cut.run, (cut.part + 1) * cut.run);
-        if (r.count == all && !cut.cut())
-          stored.push_back({name, t.dtype, t.shape});
-        else if (cut.cut() && r.count == all / cut.parts)
-          stored.push_back({part, t.dtype, {int64_t(r.count / cut.run), int64_t(cut.run)}});
-        else
-          stored.push_back({fmt::format("{}[{}:{}]", part, r.first, r.first + r.count), t.dtype, {int64_t(r.count)}});
-        entry.ranges.push_back({r, file, stored.back().name, "", cut});
+      const std::vector<Range> mine = empty ? std::vector<Range>{{0, 0}} : ranges[i];
+      entry.ranges.reserve(mine.size());
+      for (const Range& r : mine) {
+        stored.push_back(stored_as(t, r, t.columns));
+        entry.ranges.push_back({r, file, stored.back().name, "", t.columns});
       }
     }
     if (stored.empty()) continue;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "session/checkpoint/safetensors.hpp"
 #include "session/checkpoint/share.hpp"
 
 namespace eng {
@@ -15,6 +16,9 @@ struct Layout {
   std::vector<std::string> headers;  // of each file
 };
 Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank);
+// The file of a rank for tensors of this role, and how a range of a tensor is called and shaped there.
+std::string part_file(const std::string& role, uint32_t rank);
+StoredTensor stored_as(const TensorSpec& t, const Range& range, const Columns& columns);
 
 // Sets the number of this rank among the ranks that hold the same ranges. All ranks call it.
 void number_copies(std::vector<TensorShare>& tensors, const Peers& peers);

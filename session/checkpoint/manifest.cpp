@@ -55,12 +55,10 @@ Json to_json(const RunPoint& p) {
                        {"extra", p.extra}});
 }
 
-Json to_json(const ManifestTensor& t) {
-  Json out = Json::object({{"name", t.name},
-                           {"role", t.role},
-                           {"dtype", dtype_safetensors(t.dtype)},
-                           {"shape", t.shape},
-                           {"slices", to_list(t.ranges)}});
+// Without the slices, whose key follows these.
+Json to_json(const TensorSpec& t) {
+  Json out =
+      Json::object({{"name", t.name}, {"role", t.role}, {"dtype", dtype_safetensors(t.dtype)}, {"shape", t.shape}});
   if (!t.exported) out["export"] = "no";
   return out;
 }
@@ -117,9 +115,12 @@ ManifestTensor read_tensor(const Json& json) {
 
 constexpr uint64_t kMaxManifest = 1u << 30;
 constexpr const char* kFormat = "engine-checkpoint";
+constexpr const char* kDamaged = "its checksum does not match: truncated or damaged";
 // The text ends with this, the digits, and kEnd.
 constexpr std::string_view kSeal = ",\n\"checksum\": \"", kEnd = "\"\n}\n";
 constexpr size_t kDigits = 32;
+constexpr std::string_view kTensors = ",\n \"tensors\": [";  // the last list begins so
+constexpr size_t kPiece = 64 << 10;                          // bytes of text
 
 // Throws unless the tensor is cut into equal parts of columns as all of its ranges say. Returns the number of parts.
 uint64_t check_columns(const ManifestTensor& t, uint64_t all, const std::string& where) {
@@ -136,7 +137,10 @@ uint64_t check_columns(const ManifestTensor& t, uint64_t all, const std::string&
   return like.parts;
 }
 
-void check_slices(ManifestTensor& t, const std::set<std::string>& files, const std::string& where) {
+}  // namespace
+
+void check_ranges(ManifestTensor& t, const std::set<std::string>& files, const std::string& directory) {
+  const std::string where = fmt::format("{}: tensor `{}` ({})", directory, t.name, t.role);
   const uint64_t whole = element_count(t.shape, where), parts = check_columns(t, whole, where), all = whole / parts;
   std::sort(t.ranges.begin(), t.ranges.end(), [](const StoredRange& a, const StoredRange& b) {
     return std::tie(a.columns.part, a.first, a.count) < std::tie(b.columns.part, b.first, b.count);
@@ -155,59 +159,62 @@ void check_slices(ManifestTensor& t, const std::set<std::string>& files, const s
   if (part + 1 != parts) refuse(where, fmt::format("columns of part {} are in no range", part + 1));
 }
 
-// Hash of names, types and shapes only.
-std::string tensors_hash(const Manifest& manifest) {
-  std::string text;
-  for (const TensorSpec& t : manifest.tensors) text += Json::array({t.name, t.role, t.dtype, t.shape}).dump();
-  return Checksum::of(text);
-}
-
-}  // namespace
-
-std::string manifest_text(const Manifest& manifest) {
-  Json head = to_json(manifest.point);
+ManifestWriter::ManifestWriter(const RunPoint& point, const std::vector<ManifestFile>& files, Take take)
+    : take_(std::move(take)) {
+  Json head = to_json(point);
   head["format"] = kFormat;
   head["version"] = Manifest::kVersion;
-  std::string text = head.dump(1);
-  text.resize(text.size() - 2);  // the closing "\n}"
-  const auto list = [&](const char* key, const auto& items) {
-    text += fmt::format(",\n \"{}\": [", key);
-    for (size_t i = 0; i < items.size(); ++i) text += (i ? ",\n  " : "\n  ") + to_json(items[i]).dump();
-    text += "\n ]";
-  };
-  list("files", manifest.files);
-  list("tensors", manifest.tensors);
-  const std::string sum = Checksum::of(text);
-  return text.append(kSeal).append(sum).append(kEnd);
+  text_ = head.dump(1);
+  text_.resize(text_.size() - 2);  // the closing "\n}"
+  text_ += ",\n \"files\": [";
+  for (size_t i = 0; i < files.size(); ++i) text_ += (i ? ",\n  " : "\n  ") + to_json(files[i]).dump();
+  text_.append("\n ]").append(kTensors);
+  give();
 }
 
-// A line for the part, then one for each tensor, so that no more than a line of it is a JSON value at a time.
-std::string part_text(const Manifest& part) {
-  std::string text = Json::object({{"tensors", tensors_hash(part)}, {"files", to_list(part.files)}}).dump() + "\n";
-  for (const ManifestTensor& t : part.tensors) text += to_list(t.ranges).dump() + "\n";
-  return text;
-}
-
-void add_part(Manifest& whole, const std::string& text) {
-  size_t at = 0;
-  const auto line = [&] {
-    const size_t begin = std::exchange(at, text.find('\n', at) + 1);
-    return Json::parse(std::string_view(text).substr(begin, at - begin));
-  };
-  const Json part = line();
-  if (part.at("tensors") != tensors_hash(whole)) throw Error(Exit::bug, "not all ranks hold the same tensors");
-  for (const Json& file : part.at("files").list()) whole.files.push_back(read_file(file));
-  for (ManifestTensor& t : whole.tensors) {
-    const Json ranges = line();
-    for (const Json& range : ranges.list()) t.ranges.push_back(read_range(range));
+// The slices, the last member, are written one by one: they may be many.
+void ManifestWriter::add(const ManifestTensor& t) {
+  text_ += first_ ? "\n  " : ",\n  ";
+  first_ = false;
+  text_ += to_json(static_cast<const TensorSpec&>(t)).dump();
+  text_.pop_back();
+  text_ += ",\"slices\":[";
+  for (size_t i = 0; i < t.ranges.size(); ++i) {
+    if (i) text_ += ',';
+    text_ += to_json(t.ranges[i]).dump();
+    if (text_.size() >= kPiece) give();
   }
+  text_ += "]}";
+  if (text_.size() >= kPiece) give();
+}
+
+uint64_t ManifestWriter::finish() {
+  text_ += "\n ]";
+  give();
+  const std::string end = fmt::format("{}{}{}", kSeal, sum_.hex(), kEnd);
+  take_(end);
+  return bytes_ + end.size();
+}
+
+void ManifestWriter::give() {
+  sum_.add(text_.data(), text_.size());
+  take_(text_);
+  bytes_ += text_.size();
+  text_.clear();
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  std::string text;
+  ManifestWriter writer(manifest.point, manifest.files, [&](std::string_view piece) { text += piece; });
+  for (const ManifestTensor& t : manifest.tensors) writer.add(t);
+  writer.finish();
+  return text;
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where, bool part) {
   const size_t tail = kSeal.size() + kDigits + kEnd.size();
   const std::string body = text.substr(0, text.size() < tail ? 0 : text.size() - tail);
-  if (text.substr(body.size()) != std::string(kSeal) + Checksum::of(body) + std::string(kEnd))
-    refuse(where, "its checksum does not match: truncated or damaged");
+  if (text.substr(body.size()) != std::string(kSeal) + Checksum::of(body) + std::string(kEnd)) refuse(where, kDamaged);
   Manifest manifest;
   try {
     const Json json = parse_strictly(text, where, "loss_scale");
@@ -225,24 +232,64 @@ Manifest parse_manifest(const std::string& text, const std::string& where, bool 
   return manifest;
 }
 
-void check_manifest(Manifest& manifest, const std::string& where) {
+std::set<std::string> check_files(const std::vector<ManifestFile>& list, const std::string& where) {
   std::set<std::string> files;
-  for (const auto& f : manifest.files) {
+  for (const auto& f : list) {
     if (!is_plain_name(f.name)) refuse(where, fmt::format("`{}` is not a plain file name", f.name));
     if (!files.insert(f.name).second) refuse(where, fmt::format("file `{}` is listed twice", f.name));
   }
+  return files;
+}
+
+void check_manifest(Manifest& manifest, const std::string& where) {
+  const std::set<std::string> files = check_files(manifest.files, where);
   std::set<std::pair<std::string, std::string>> seen;
   for (auto& t : manifest.tensors) {
-    const std::string name = fmt::format("tensor `{}` ({})", t.name, t.role);
-    if (!seen.insert({t.name, t.role}).second) refuse(where, name + " is listed twice");
-    check_slices(t, files, where + ": " + name);
+    if (!seen.insert({t.name, t.role}).second)
+      refuse(where, fmt::format("tensor `{}` ({}) is listed twice", t.name, t.role));
+    check_ranges(t, files, where);
   }
 }
 
-Manifest read_manifest(const std::filesystem::path& directory) {
-  const auto path = directory / "manifest.json";
+static std::filesystem::path manifest_in(const std::filesystem::path& directory) {
+  auto path = directory / "manifest.json";
   if (!std::filesystem::exists(path)) refuse(directory.string(), "has no manifest.json: it was never completed");
+  return path;
+}
+
+Manifest read_manifest(const std::filesystem::path& directory) {
+  const auto path = manifest_in(directory);
   return parse_manifest(read_text(path, kMaxManifest, Exit::checkpoint), path.string());
+}
+
+Manifest read_head(const std::filesystem::path& directory) {
+  const auto path = manifest_in(directory);
+  const FileReader file(path, Exit::checkpoint);
+  const uint64_t tail = kSeal.size() + kDigits + kEnd.size();
+  if (file.size() < tail || file.size() > kMaxManifest) return read_manifest(directory);  // says what is wrong
+  const uint64_t body = file.size() - tail;
+  std::string head, piece(std::min<uint64_t>(kPiece, body), '\0');
+  Checksum sum;
+  bool found = false;
+  for (uint64_t at = 0; at < body; at += piece.size()) {
+    piece.resize(std::min<uint64_t>(piece.size(), body - at));
+    file.read(piece.data(), at, piece.size());
+    sum.add(piece.data(), piece.size());
+    if (found) continue;
+    const size_t from = head.size() - std::min(head.size(), kTensors.size());
+    head += piece;
+    const size_t end = head.find(kTensors, from);
+    found = end != head.npos;
+    if (found) head.resize(end);
+  }
+  if (!found) return read_manifest(directory);
+  std::string end(tail, '\0');
+  file.read(end.data(), body, tail);
+  if (end != fmt::format("{}{}{}", kSeal, sum.hex(), kEnd)) refuse(path.string(), kDamaged);
+  // The same without tensors, which needs a seal of its own.
+  head.append(kTensors).append("\n ]");
+  head += fmt::format("{}{}{}", kSeal, Checksum::of(head), kEnd);
+  return parse_manifest(head, path.string());
 }
 
 }  // namespace eng

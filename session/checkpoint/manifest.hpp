@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/range.hpp"
@@ -97,15 +100,35 @@ struct Manifest {
 
 // JSON whose last line is the checksum of all text before it.
 std::string manifest_text(const Manifest& manifest);
-// One rank's part of a checkpoint, for the rank that writes the manifest; both list the same tensors.
-std::string part_text(const Manifest& part);
-void add_part(Manifest& whole, const std::string& part);
+
+// Writes that text in pieces, so that neither it nor all ranges need be in memory.
+class ManifestWriter {
+ public:
+  using Take = std::function<void(std::string_view)>;
+  ManifestWriter(const RunPoint& point, const std::vector<ManifestFile>& files, Take take);
+  void add(const ManifestTensor& tensor);
+  uint64_t finish();  // bytes of the text
+
+ private:
+  void give();
+  const Take take_;
+  Checksum sum_;
+  std::string text_;  // not given yet
+  uint64_t bytes_ = 0;
+  bool first_ = true;
+};
+
 // Sorts the ranges of every tensor. Throws Error(Exit::checkpoint) naming `where` unless every element of every tensor
 // is in exactly one range, and every name is plain and there once.
 void check_manifest(Manifest& manifest, const std::string& where);
+// Its parts. The names of the files; the ranges of one tensor, which lie in these.
+std::set<std::string> check_files(const std::vector<ManifestFile>& files, const std::string& where);
+void check_ranges(ManifestTensor& tensor, const std::set<std::string>& files, const std::string& where);
 // Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or
 // inconsistent: ranges must fill their tensor exactly once and name a listed file. That is not asked of a `part`.
 Manifest parse_manifest(const std::string& text, const std::string& where, bool part = false);
 Manifest read_manifest(const std::filesystem::path& directory);
+// Without the tensors, which are neither parsed nor checked. The checksum is, a piece of the text at a time.
+Manifest read_head(const std::filesystem::path& directory);
 
 }  // namespace eng

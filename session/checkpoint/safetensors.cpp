@@ -2,10 +2,13 @@
 #include "session/checkpoint/safetensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "core/tensor/dtype.hpp"
+#include "session/checksum.hpp"
 #include "session/dtypes.hpp"
 #include "session/json.hpp"
 
@@ -92,8 +95,9 @@ SafetensorsHeader parse_safetensors_header(const char* json, uint64_t length, ui
 
 std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   // Written by hand to keep the order of the file.
-  std::string text = "{\"__metadata__\":" + Json(metadata).dump();
-  std::set<std::string> names{"", "__metadata__"};
+  std::string text(8, '\0');  // of its length
+  text += "{\"__metadata__\":" + Json(metadata).dump();
+  std::set<std::string_view> names{"", "__metadata__"};
   uint64_t at = 0;
   for (auto& t : tensors) {
     t.begin = at;
@@ -106,9 +110,21 @@ std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::ma
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  std::string length(8, '\0');
-  for (size_t i = 0; i < 8; ++i) length[i] = char(uint64_t(text.size()) >> (8 * i) & 0xff);
-  return length + text;
+  for (size_t i = 0; i < 8; ++i) text[i] = char(uint64_t(text.size() - 8) >> (8 * i) & 0xff);
+  return text;
+}
+
+std::string header_checksum(const FileReader& file) {
+  std::array<unsigned char, 16384> piece = {};
+  if (file.size() >= 8) file.read(piece.data(), 0, 8);
+  const uint64_t all = 8 + safetensors_header_length(piece.data(), file.size(), file.path().string());
+  Checksum sum;
+  for (uint64_t at = 0, n = 0; at < all; at += n) {
+    n = std::min<uint64_t>(piece.size(), all - at);
+    file.read(piece.data(), at, n);
+    sum.add(piece.data(), n);
+  }
+  return sum.hex();
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path, Exit::checkpoint) {

@@ -9,6 +9,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/checkpoint/layout.hpp"
+#include "session/checkpoint/parts.hpp"
 #include "session/clock.hpp"
 #include "session/held_folder.hpp"
 
@@ -95,6 +96,7 @@ void Saver::write(Job& job) const {
   Manifest& manifest = job.layout.manifest;
   for (size_t i = 0; i < manifest.files.size(); ++i)
     job.files[manifest.files[i].name]->write(job.layout.headers[i].data(), job.layout.headers[i].size());
+  job.layout.headers = {};
   const std::span<char> snapshot(snapshot_.get(), snapshot_bytes_);
   const Tiles tiles(asynchronous_ ? snapshot : job.staging);
   const char* from = asynchronous_ ? snapshot.data() : tiles.data();
@@ -127,24 +129,18 @@ std::optional<Saved> Saver::finish() {
   Job& job = *job_;
   Saved saved{job.path};
   try {
-    const auto parts = peers_.agree(still("a rank was still writing its part of"), [&] {
+    auto parts = peers_.agree(still("a rank was still writing its part of"), [&] {
       job.writing.get();
       job.files.clear();
       return part_text(job.layout.manifest);
     });
     const std::string naming = still("rank 0 was still saving (naming the new, removing old checkpoints)");
     const std::string bytes = peers_.lead(naming, [&] {
-      Manifest manifest{job.point, job.layout.manifest.tensors, {}};
-      for (ManifestTensor& t : manifest.tensors) t.ranges.clear();
-      for (const std::string& part : parts) add_part(manifest, part);
-      check_manifest(manifest, job.path.string());
-      const std::string text = manifest_text(manifest);
-      write_text(job.temporary() / "manifest.json", text);
+      const uint64_t all =
+          write_manifest(job.temporary() / "manifest.json", job.point, job.layout.manifest.tensors, std::move(parts));
       sync_directory(job.temporary());
       rename_durably(job.temporary(), job.complete());
       collect_checkpoints(job.folder->inside(), keep_);
-      uint64_t all = text.size();
-      for (const auto& f : manifest.files) all += f.bytes;
       return std::to_string(all);
     });
     saved.bytes = std::strtoull(bytes.c_str(), nullptr, 10);

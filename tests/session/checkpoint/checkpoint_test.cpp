@@ -235,7 +235,7 @@ TEST_CASE("checkpoint: parts of columns fill a tensor exactly once", "[checkpoin
       manifest.tensors[0].ranges.push_back({p.own, "model-00000.safetensors", "w", "", p.columns});
     return refusal(Exit::checkpoint, [&] {
       check_manifest(manifest, "here");
-      if (part_text(manifest).find("[3,1,2]") == std::string::npos) throw Error(Exit::checkpoint, "not written");
+      if (manifest_text(manifest).find("[3,1,2]") == std::string::npos) throw Error(Exit::checkpoint, "not written");
     });
   };
   CHECK(text({{{0, 6}, {3, 1, 2}}, {{4, 2}, {3, 0, 2}}, {{0, 4}, {3, 0, 2}}}) == "accepted");
@@ -352,5 +352,46 @@ TEST_CASE("checkpoints: keep N", "[checkpoint]") {
   CHECK(checkpoint_step(checkpoint_name(1234567890)) == 1234567890);
   for (const char* name : {"step-1", "step-0000000x", "tep-00000001", ".tmp-step-00000001", "aside-step-00000001"}) {
     CHECK_FALSE(checkpoint_step(name));
+  }
+}
+
+TEST_CASE("checkpoints: a damaged one is neither counted nor removed", "[checkpoint]") {
+  const Sample sample;
+  using Damage = void (*)(const fs::path&);
+  static const auto flipped = [](const fs::path& file, size_t at) {
+    std::string text = read_file(file);
+    text.at(at) = char(text[at] ^ 1);
+    write_file(file, text);
+  };
+  const Damage all[] = {
+      [](const fs::path& c) { flipped(c / "manifest.json", read_file(c / "manifest.json").find("first") + 9); },
+      [](const fs::path& c) { flipped(c / "manifest.json", fs::file_size(c / "manifest.json") - 10); },
+      [](const fs::path& c) { flipped(c / "optim-00000.safetensors", 30); },
+      [](const fs::path& c) { fs::resize_file(c / "model-00000.safetensors", 100); },
+      [](const fs::path& c) { fs::remove(c / "manifest.json"); },
+      [](const fs::path& c) {
+        std::string text = read_file(c / "manifest.json");
+        text.replace(text.find("\"version\": 1,\n"), 14, "\"version\": 2,\n");
+        text.resize(text.rfind(",\n\"checksum\""));
+        write_file(c / "manifest.json", text + ",\n\"checksum\": \"" + Checksum::of(text) + "\"\n}\n");
+      },
+      [](const fs::path& c) {
+        fs::rename(c, c.parent_path() / "moved");
+        fs::create_directory_symlink("moved", c);
+      },
+      [](const fs::path& c) {  // another step's
+        fs::remove_all(c);
+        fs::copy(c.parent_path() / "step-00000002", c);
+      },
+  };
+  for (const Damage& damage : all) {
+    CAPTURE(&damage - all);
+    Scratch scratch;
+    for (int64_t step : {1, 2, 3}) save_checkpoint(scratch.path(), sample.point(step), sample.specs, sample.read());
+    const auto there = [&](int64_t step) { return fs::exists(scratch / checkpoint_name(step)); };
+    damage(scratch / checkpoint_name(3));
+    CHECK_FALSE(list_checkpoints(scratch.path()).back().problem.empty());
+    collect_checkpoints(scratch.path(), 1);
+    CHECK((!there(1) && there(2) && there(3)));
   }
 }
