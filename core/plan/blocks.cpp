@@ -260,7 +260,7 @@ std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inp
   const Template& t = model_.templates.at(model_.blocks[b].tmpl);
   if (pass.batch.before_pass) pass.batch.before_pass();
   emitter_.label(Phase::forward, model_.blocks[b].name);
-  if (pass.offloaded) pass.offloaded->before_forward();
+  if (pass.training && pass.batch.offloaded) pass.batch.offloaded->before_forward();
   env = enter(b, inputs, pass.batch);
   run(b, 0, t.forward, env, pass);
   std::vector<View> outputs;
@@ -321,24 +321,21 @@ std::vector<View> BlockEmitter::kept(size_t b, const std::vector<Env>& envs,
 std::unique_ptr<BlockEmitter::Flight> BlockEmitter::begin(const MicroBatch& batch, std::vector<View> values) const {
   const std::vector<Env> none(model_.blocks.size());
   const std::vector<char> nothing(model_.params.size(), 0);
-  std::unique_ptr<Flight> f(
-      new Flight{{emitter_, batch.offloaded}, {batch, true, nothing}, none, none, std::move(values)});
-  f->pass.offloaded = &f->offloaded;
+  std::unique_ptr<Flight> f(new Flight{{batch, true, nothing}, none, none, std::move(values)});
   for (uint32_t b = blocks_.first; b < blocks_.end; ++b) {
     f->inputs[b] = f->values;
     f->values = forward(b, f->values, f->envs[b], f->pass);
     if (batch.after_forward) batch.after_forward(b, f->values);
-    // The last two blocks stay: their backward begins before a copy could go and return. Of a recomputed run
-    // of blocks, the last one keeps the input of the run; the others keep nothing.
-    if (batch.offloaded && b + 2 < blocks_.end && !model_.blocks[b].recomputed)
-      f->offloaded.leave(kept(b, f->envs, f->inputs));
+    // The last block of a recomputed run keeps the input of the run; the others keep nothing.
+    if (batch.offloaded && b + batch.stay < blocks_.end && !model_.blocks[b].recomputed)
+      batch.offloaded->leave(kept(b, f->envs, f->inputs));
   }
   f->pass.again = true;
   return f;
 }
 
 std::vector<View> BlockEmitter::end(Flight& flight, std::vector<View> seeds) const {
-  auto& [offloaded, pass, envs, inputs, values] = flight;
+  auto& [pass, envs, inputs, values] = flight;
   const MicroBatch& batch = pass.batch;
   std::vector<View> loss;
   for (uint32_t b = blocks_.end; b-- > blocks_.first;) {
@@ -346,12 +343,12 @@ std::vector<View> BlockEmitter::end(Flight& flight, std::vector<View> seeds) con
     Env& env = envs[b];
     if (batch.offloaded) {
       for (size_t k = b + 1; k-- > std::max(b, blocks_.first + 1) - 1;)
-        offloaded.come(kept(k, envs, inputs));  // the next ones beside this one
-      for (View& view : env) view = offloaded.here(view);
+        batch.offloaded->come(kept(k, envs, inputs));  // the next ones beside this one
+      for (View& view : env) view = batch.offloaded->here(view);
     }
     if (const auto from = static_cast<uint32_t>(made_again(b)); from < b) {
       values = inputs[from];
-      for (View& view : values) view = offloaded.here(view);
+      for (View& view : values) view = batch.offloaded ? batch.offloaded->here(view) : view;
       for (uint32_t k = from; k < b; ++k) values = forward(k, values, envs[k], pass);
       for (size_t k = 0; k < t.inputs.size(); ++k) env[t.inputs[k]] = values[k];
     }

@@ -18,8 +18,11 @@ struct MicroBatch {
   const std::vector<View>* weights = nullptr;                        // per parameter of the model
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants
   const std::vector<std::vector<View>>* states = nullptr;            // block -> its states
+  // For activations between forward and backward, in training; null: they stay. Those of the last `stay` blocks stay
+  // all the same: their backward begins before a copy could go and return.
+  OffloadedActivations* offloaded = nullptr;
+  uint32_t stay = 2;
   // Output.
-  uint32_t offloaded = 0;  // the arena of a tier for activations between forward and backward; 0: they stay
   View output;  // receives the output of the last block in `forward`; absent: a new transient does. Absent for a
                 // model with terms
 
@@ -51,14 +54,12 @@ class BlockEmitter {
   struct Pass {
     const MicroBatch& batch;
     bool training;
-    std::vector<char> contributed;              // per parameter: whether something is written to its gradient
-    OffloadedActivations* offloaded = nullptr;  // in training
-    bool again = false;                         // every block had its forward
+    std::vector<char> contributed;  // per parameter: whether something is written to its gradient
+    bool again = false;             // every block had its forward
   };
   using Env = std::vector<View>;  // value of a block's template -> its view
   // A micro-batch between its forward and its backward.
   struct Flight {
-    OffloadedActivations offloaded;
     Pass pass;
     std::vector<Env> envs, inputs;  // per block
     std::vector<View> values;  // the outputs of the last block; after the backward, the gradients of the first one's
@@ -72,6 +73,8 @@ class BlockEmitter {
   // outputs. Returns the terms of the loss as above, or nothing. `batch` outlives the flight.
   std::unique_ptr<Flight> begin(const MicroBatch& batch, std::vector<View> values = {}) const;
   std::vector<View> end(Flight& flight, std::vector<View> seeds = {}) const;
+  // The values of its forward that the backward of block b reads: its own, and the input of the run that it ends.
+  std::vector<View> kept(size_t b, const std::vector<Env>& envs, const std::vector<std::vector<View>>& inputs) const;
 
  private:
   struct Storage;  // per template: which values share memory, which are parameter gradients
@@ -83,8 +86,6 @@ class BlockEmitter {
   // Emits nodes [from, to) of a block and sets the views of their outputs in `env`.
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
   void add_apart(uint32_t b, size_t k, const Env& env, Pass& pass) const;
-  // The values of its forward that the backward of block b reads: its own, and the input of the run that it ends.
-  std::vector<View> kept(size_t b, const std::vector<Env>& envs, const std::vector<std::vector<View>>& inputs) const;
   size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;
   const Model& model_;

@@ -178,7 +178,7 @@ void Homes::make_tensors() {
       if (const auto it = shaped[s].find(p); it != shaped[s].end())
         plan_.tensors.push_back(tensor_at(model_.params[p].name, state, it->second));
     }
-    if (!residual[u].view.buffer) continue;
+    if (!residual[u].view.desc.dtype) continue;
     // One tensor, a row for each group of ranks that together hold one. No other rank holds what this one does.
     const uint32_t n = plan_.ranks.part(residual[u].part).count, rows = plan_.ranks.data_size() / n;
     std::vector<HeldRange> held = ranges(residual[u], p);

@@ -152,7 +152,6 @@ class Planner {
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
-    batch.offloaded = homes_.place(ENG_ROLE_ACT, 0);
     batch.weights = &weights_;
     batch.constants = &exchange_.constants;
     batch.states = &states_of_;
@@ -175,8 +174,9 @@ class Planner {
     get_rows(batch, first);
     Leases leases = moves_.leases();
     batch.before_pass = lease_weights(blocks_.reads(true), true, leases);
-    if (first && r_.offload.update_late)
-      update_before(batch, batch.before_pass ? static_cast<uint32_t>(r_.prefetch) : 0);
+    if (first) batch.before_pass = update_before(blocks_.reads(true), std::move(batch.before_pass));
+    OffloadedActivations offloaded(emit_, homes_.place(ENG_ROLE_ACT, 0));
+    if (homes_.place(ENG_ROLE_ACT, 0)) batch.offloaded = &offloaded;
     if (last && early()) update_.assume();
     std::vector<View> fresh(homes_.units());
     const eng_desc results = flat(exchange_.losses.desc.dtype, plan_.row);
@@ -233,15 +233,23 @@ class Planner {
       const View row = slice(exchange_.losses, uint64_t{k} * plan_.row, plan_.row);
       make_gradients(batch, leases, fresh, row, k == 0, k + 1 == r_.accumulate);
     };
-    const auto lease = [this](const auto& passes, Leases& leases) { return lease_weights(passes, true, leases); };
+    const auto lease = [this](const auto& passes, Leases& leases) {
+      if (early()) update_.assume();
+      return update_before(passes, lease_weights(passes, true, leases));
+    };
     return r_.stage({plan_, emit_, homes_, moves_, exchange_.losses, batch, prepare, lease}, part);
   }
 
-  // Before the forward of a block, which leases the weights of `ahead` more: their update that the last step has left.
-  void update_before(MicroBatch& batch, uint32_t ahead) {
-    batch.before_pass = [this, ahead, done = 0U, lease = std::move(batch.before_pass)]() mutable {
-      const uint32_t first = done, blocks = static_cast<uint32_t>(model_.blocks.size());
-      update_.emit_late(first, done = std::min(blocks, first ? first + 1 : ahead + 1));
+  // Before each of these passes: the update that the last step has left, of the blocks up to its own and to those
+  // whose weights `lease`, which follows, brings ahead.
+  std::function<void()> update_before(const std::vector<BlockEmitter::Reads>& passes, std::function<void()> lease) {
+    if (!r_.offload.update_late) return lease;
+    std::vector<uint32_t> ends;
+    for (const auto& pass : passes) ends.push_back(std::max(ends.empty() ? 0 : ends.back(), pass.block + 1));
+    std::replace(ends.begin(), ends.end(), uint32_t{ends.back()}, static_cast<uint32_t>(model_.blocks.size()));
+    return [this, ends, at = lease ? static_cast<size_t>(r_.prefetch) : 0, done = 0U, lease]() mutable {
+      const uint32_t first = std::exchange(done, ends[std::min(at++, ends.size() - 1)]);
+      update_.emit_late(first, done);
       if (lease) lease();
     };
   }

@@ -18,7 +18,7 @@ struct StepParts {
   // Sets all of micro-batch k but its counters and `before_pass`. `leases`: of the segment. `fresh`: its gradients, per
   // unit. All three outlive its backward.
   std::function<void(uint32_t k, MicroBatch& batch, Leases& leases, std::vector<View>& fresh)> prepare;
-  // MicroBatch::before_pass of all micro-batches, whose passes come in this order.
+  // MicroBatch::before_pass of all micro-batches, whose passes come in this order: one object, not copies of it.
   std::function<std::function<void()>(const std::vector<BlockEmitter::Reads>& passes, Leases& leases)> lease;
 };
 

@@ -21,10 +21,11 @@ constexpr Id data_group = 1;
 // stage are a tensor group: they divide the tensors of one model and read the same rows. The ranks of the same number
 // in the tensor groups of a stage are a data group. `context` neighbours in it are a context group: they read the same
 // rows, of which each computes 1/context of the positions. To policies they are data ranks like others. A stage may
-// have several parts of the model: virtual stages, which follow each other through all stages, and then again.
+// have several parts of the model: virtual stages, which follow each other through all stages, and then again. The
+// first `reference_stages` parts of a stage are of a reference model, and nothing goes back through them.
 struct Ranks {
   World world;  // all ranks
-  uint32_t tensor, context, pipeline, virtual_stages = 1;
+  uint32_t tensor, context, pipeline, virtual_stages = 1, reference_stages = 0;
   std::vector<std::vector<uint32_t>> groups;  // index: id - 1; the first is all ranks
   std::vector<Part> parts;                    // index: id - 1
   // `tensor` x `context` x `pipeline` divides the number of ranks.

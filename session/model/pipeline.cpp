@@ -64,6 +64,7 @@ double largest(const std::vector<double>& costs, const std::vector<uint32_t>& fi
 }
 
 std::vector<uint32_t> named(const Model& model, uint32_t stages, const std::vector<std::string>& given) {
+  const auto own = static_cast<uint32_t>(model.reference_blocks);
   if (given.size() + 1 != stages)
     throw Error(Exit::usage,
                 fmt::format("parallel.cuts has {} block{}, and {} stages begin with {}", given.size(),
@@ -75,11 +76,11 @@ std::vector<uint32_t> named(const Model& model, uint32_t stages, const std::vect
     const auto at =
         std::find_if(model.blocks.begin(), model.blocks.end(), [&](const Block& b) { return b.name == name; });
     const auto block = static_cast<uint32_t>(at - model.blocks.begin());
-    if (at == model.blocks.end() || block <= (out.empty() ? 0 : out.back()))
+    if (at == model.blocks.end() || block <= (out.empty() ? own : out.back()))
       throw Error(Exit::usage,
                   fmt::format("parallel.cuts: `{}` is no block that comes after {}", name,
-                              model.blocks[out.empty() ? 0 : out.back()].name),
-                  fmt::format("blocks are {} to {}: engine plan --activations lists them", model.blocks[0].name,
+                              model.blocks[out.empty() ? own : out.back()].name),
+                  fmt::format("blocks are {} to {}: engine plan --activations lists them", model.blocks[own].name,
                               model.blocks.back().name));
     out.push_back(block);
   }
@@ -99,13 +100,7 @@ void check_pipeline(const Config& config, bool reads_more) {
     throw Error(Exit::usage, fmt::format("parallel.pipeline = {} does not work with {}", stages, what), help);
   };
   if (reads_more) refuse("jobs, or where logits, gradients or activations are read");
-  if (config.section("reference").has("from")) refuse("[reference] yet");
   if (caller_loss(config)) refuse("loss.plugin = \"caller\"");
-  const Section& offload = config.section("offload");
-  if (const std::string tier = offload.string("activations"); tier != "none")
-    refuse(fmt::format("offload.activations = \"{}\" yet", tier));
-  for (const char* key : {"update_late", "update_early"})
-    if (offload.boolean(key)) refuse(fmt::format("offload.{} yet", key));
   if (const int64_t n = config.section("train").integer("accumulate"); n > most_micro_batches)
     refuse(fmt::format("{} micro-batches in a step: every one is planned by itself, and {} are the most", n,
                        most_micro_batches),
@@ -113,19 +108,29 @@ void check_pipeline(const Config& config, bool reads_more) {
 }
 
 std::vector<uint32_t> cut_points(const Model& model, uint32_t stages, const std::vector<std::string>& given) {
-  if (model.blocks.size() < stages)
+  const size_t before = model.reference_blocks, blocks = model.blocks.size() - before;
+  if (blocks < stages)
     throw Error(Exit::usage,
                 fmt::format("parallel.pipeline x virtual_stages = {}, but model {} has {} blocks", stages, model.plugin,
-                            model.blocks.size()),
-                fmt::format("set both so that their product is {} or less", model.blocks.size()));
+                            blocks),
+                fmt::format("set both so that their product is {} or less", blocks));
+  if (before && before != blocks)
+    throw Error(Exit::usage,
+                fmt::format("parallel.pipeline: the reference has {} blocks, and model {} has {}, so that they cannot "
+                            "be cut alike",
+                            before, model.plugin, blocks),
+                "remove [reference], or set parallel.pipeline = 1");
   if (!given.empty()) return named(model, stages, given);
-  const std::vector<double> costs = flops_of(model);
+  std::vector<double> costs = flops_of(model);
+  for (size_t b = 0; b < before; ++b) costs[before + b] += costs[b];
+  costs.erase(costs.begin(), costs.begin() + static_cast<std::ptrdiff_t>(before));
   const double most =
       largest(costs, cheapest(costs, stages, [](double before, double part) { return std::max(before, part); }));
   std::vector<uint32_t> out = cheapest(costs, stages, [&](double before, double part) {
     return part <= most * (1 + 1e-9) ? before + part * part : HUGE_VAL;
   });
   out.erase(out.begin());
+  for (uint32_t& first : out) first += static_cast<uint32_t>(before);
   return out;
 }
 
@@ -137,26 +142,52 @@ std::vector<double> stage_flops(const Model& model, const std::vector<uint32_t>&
   return out;
 }
 
+std::vector<uint32_t> stage_firsts(const Model& model, const Ranks& ranks, const std::vector<std::string>& given) {
+  const uint32_t parts = ranks.virtual_stages - ranks.reference_stages;
+  const std::vector<uint32_t> own = cut_points(model, ranks.pipeline * parts, given);
+  if (!ranks.reference_stages) return own;
+  std::vector<uint32_t> out;
+  const auto offset = static_cast<uint32_t>(model.reference_blocks);
+  for (const uint32_t first : own) out.push_back(first - offset);
+  out.push_back(offset);
+  out.insert(out.end(), own.begin(), own.end());
+  return out;
+}
+
 void cut_stages(Model& model, const Ranks& ranks, const std::vector<std::string>& given) {
   if (ranks.pipeline == 1) return;
-  const uint32_t stages = ranks.pipeline * ranks.virtual_stages;
-  const std::vector<uint32_t> firsts = cut_points(model, stages, given);
+  const uint32_t stages = ranks.pipeline * ranks.virtual_stages, before = ranks.pipeline * ranks.reference_stages;
+  const std::vector<uint32_t> firsts = stage_firsts(model, ranks, given);
   const auto stage_of = [&](uint32_t b) { return std::upper_bound(firsts.begin(), firsts.end(), b) - firsts.begin(); };
   std::map<uint32_t, uint32_t> user;  // parameter -> the first block with it
   for (uint32_t b = 0; b < model.blocks.size(); ++b)
     for (const uint32_t p : model.blocks[b].params) {
-      const uint32_t before = user.try_emplace(p, b).first->second;
-      const auto from = stage_of(before), to = stage_of(b);
-      if (from != to && (from != 0 || to + 1 != stages))
+      if (model.params[p].frozen) continue;  // every stage that reads it keeps it, and nothing is summed
+      const uint32_t other = user.try_emplace(p, b).first->second;
+      const auto from = stage_of(other) - before, to = stage_of(b) - before;
+      if (from != to && (from != 0 || to + 1 != stages - before))
         throw Error(Exit::usage,
                     fmt::format("parallel.pipeline = {}: {} and {} share {}, and are in stages {} and {} of {}",
-                                ranks.pipeline, model.blocks[before].name, model.blocks[b].name, model.params[p].name,
-                                from + 1, to + 1, stages),
+                                ranks.pipeline, model.blocks[other].name, model.blocks[b].name, model.params[p].name,
+                                from + 1, to + 1, stages - before),
                     "only the first and the last stage can share parameters: set parallel.cuts to other blocks");
     }
   for (const uint32_t first : firsts) model.blocks[first - 1].recomputed = false;
   for (uint32_t s = ranks.stage(); s < stages; s += ranks.pipeline)
     model.parts.push_back({s ? firsts[s - 1] : 0, s + 1 < stages ? firsts[s] : model.all().end});
+}
+
+std::set<uint32_t> of_two_stages(const Model& model) {
+  std::map<uint32_t, Span> users;  // parameter -> from its first block to its last one
+  for (uint32_t b = 0; b < model.blocks.size(); ++b)
+    for (const uint32_t p : model.blocks[b].params) users.try_emplace(p, Span{b, b + 1}).first->second.end = b + 1;
+  std::set<uint32_t> out;
+  for (const auto& [p, all] : users)
+    for (const Span& part : model.parts)
+      if (!model.params[p].frozen && all.first < part.end && all.end > part.first &&
+          (all.first < part.first || all.end > part.end))
+        out.insert(p);
+  return out;
 }
 
 std::string blocks_text(const Model& model) {
@@ -178,7 +209,8 @@ std::string pipeline_line(const Model& model, const Ranks& ranks, uint32_t micro
   for (const Span& part : model.parts)
     mine += std::accumulate(flops.begin() + part.first, flops.begin() + part.end, 0.0);
   const Pipeline pipeline = pipeline_of(ranks, micro_batches);
-  const std::string several = pipeline.parts > 1 ? fmt::format(", {} virtual stages of each rank", pipeline.parts) : "";
+  const uint32_t own = pipeline.parts - pipeline.reference;
+  const std::string several = own > 1 ? fmt::format(", {} virtual stages of each rank", own) : "";
   return fmt::format(
       "stage {} of {}{}: {}, {:.1f} % of the FLOPs; stages of equal times wait {:.1f} % of a step of {} micro-batches",
       ranks.stage() + 1, pipeline.ranks, several, blocks_text(model), all > 0 ? 100 * mine / all : 0,

@@ -12,20 +12,26 @@ namespace {
 // The passes of a rank. Groups of micro-batches, of as many as there are ranks or a few more, go through all parts: the
 // first one of a group has come from the last rank back to the first one when its last one has gone there. With several
 // parts a rank is ahead by twice the ranks behind it: the way of a value through all ranks is all that there is time
-// for.
+// for. A reference is ahead of the model by a group, and then each of its passes is followed by one of the model: so no
+// rank waits for it, and it makes no activations wait.
 std::vector<StageTurn> passes_of(uint32_t rank, const Pipeline& p) {
-  std::vector<StageTurn> forwards, backwards, out;
-  const uint32_t groups = std::max(p.micro_batches / p.ranks, 1U), behind = p.ranks - 1 - rank;
+  std::vector<StageTurn> others, forwards, backwards, out;  // others: forwards of the reference
+  const uint32_t groups = std::max(p.micro_batches / p.ranks, 1U), behind = p.ranks - 1 - rank,
+                 parts = p.parts - p.reference;
   const auto first = [&](uint32_t group) { return uint64_t{group} * p.micro_batches / groups; };
   for (uint32_t group = 0; group < groups; ++group)
-    for (uint32_t part = 0; part < p.parts; ++part)
+    for (uint32_t part = 0; part < parts; ++part)
       for (auto micro = static_cast<uint32_t>(first(group)); micro < first(group + 1); ++micro) {
-        forwards.push_back({StageTurn::forward, micro, part});
+        if (p.reference) others.push_back({StageTurn::forward, micro, part});
+        forwards.push_back({StageTurn::forward, micro, p.reference + part});
         backwards.push_back({StageTurn::backward, micro, p.parts - 1 - part});
       }
   const uint32_t most = p.micro_batches / groups + (p.micro_batches % groups != 0);
-  const size_t ahead = std::min<size_t>(forwards.size(), p.parts == 1 ? behind : (p.parts - 1) * most + 2 * behind);
+  const size_t ahead = std::min<size_t>(forwards.size(), parts == 1 ? behind : (parts - 1) * most + 2 * behind);
+  const size_t lead = std::min<size_t>(others.size(), size_t{parts} * most);
+  out.assign(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(lead));
   for (size_t k = 0; k < forwards.size() + ahead; ++k) {
+    if (k + lead < others.size()) out.push_back(others[k + lead]);
     if (k < forwards.size()) out.push_back(forwards[k]);
     if (k >= ahead) out.push_back(backwards[k - ahead]);
   }
@@ -55,10 +61,13 @@ void play(uint32_t ranks, const Next& next, const Done& done) {
     if (!done(r)) throw Error(Exit::bug, fmt::format("rank {} of a pipeline of {} waits for ever", r, ranks));
 }
 
-// True if the pass takes a value of another virtual stage, which is then in `from`.
+// True if the pass takes a value of another virtual stage, which is then in `from`; and if it gives one.
 bool takes(const Pipeline& p, bool back, uint32_t stage, uint32_t& from) {
   from = back ? stage + 1 : stage - 1;
   return stage != (back ? p.stages() - 1 : 0);
+}
+bool gives(const Pipeline& p, bool back, uint32_t stage) {
+  return stage != (back ? p.first_back() : p.stages() - 1);
 }
 
 }  // namespace
@@ -96,7 +105,7 @@ std::vector<std::vector<StageTurn>> turns_of(const Pipeline& p) {
     events[r].push_back({clock[r], true, back, stage, pass.micro, pass});
     clock[r] += back ? 2 : 1;
     made.at(back, pass.micro, stage) = clock[r];
-    if (stage != (back ? 0 : p.stages() - 1))
+    if (gives(p, back, stage))
       events[r].push_back({clock[r],
                            false,
                            back,
@@ -116,8 +125,7 @@ std::vector<std::vector<StageTurn>> turns_of(const Pipeline& p) {
   return out;
 }
 
-double pipeline_seconds(const std::vector<std::vector<StageTime>>& times, uint32_t micro_batches, double exchange) {
-  const Pipeline p{static_cast<uint32_t>(times.size()), static_cast<uint32_t>(times[0].size()), micro_batches};
+double pipeline_seconds(const Pipeline& p, const std::vector<std::vector<StageTime>>& times, double exchange) {
   const std::vector<std::vector<StageTurn>> turns = turns_of(p);
   std::vector<size_t> at(p.ranks, 0);
   std::vector<double> passes(p.ranks, 0), exchanges(p.ranks, 0);  // until when a rank is busy with them
@@ -147,8 +155,10 @@ double pipeline_seconds(const std::vector<std::vector<StageTime>>& times, uint32
 }
 
 double equal_bubble(const Pipeline& p) {
-  const std::vector<std::vector<StageTime>> times(p.ranks, std::vector<StageTime>(p.parts, {1, 2}));
-  return 1 - 3.0 * p.micro_batches * p.parts / pipeline_seconds(times, p.micro_batches, 0);
+  std::vector<StageTime> times(p.parts, {1, 2});
+  std::fill_n(times.begin(), p.reference, StageTime{1, 0});
+  const double seconds = pipeline_seconds(p, std::vector(p.ranks, times), 0);
+  return 1 - (3.0 * p.parts - 2.0 * p.reference) * p.micro_batches / seconds;
 }
 
 }  // namespace eng

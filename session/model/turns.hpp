@@ -8,10 +8,12 @@
 namespace eng {
 
 // `ranks` ranks have `parts` virtual stages each: rank r the virtual stages r, r + ranks, r + 2 ranks, ... Through all
-// of them, in turn, go the micro-batches of a step.
+// of them, in turn, go the micro-batches of a step. The first `reference` parts, none or half of them, are of a
+// reference model: nothing goes back through them.
 struct Pipeline {
-  uint32_t ranks = 1, parts = 1, micro_batches = 1;
+  uint32_t ranks = 1, parts = 1, micro_batches = 1, reference = 0;
   uint32_t stages() const { return ranks * parts; }
+  uint32_t first_back() const { return ranks * reference; }  // the first virtual stage with a backward
   uint32_t stage(uint32_t rank, uint32_t part) const { return part * ranks + rank; }
 };
 
@@ -39,10 +41,10 @@ struct StageTime {
 };
 // The seconds until all ranks have ended, if an exchange takes `exchange` seconds of both its ranks, beside their
 // passes. `times`: per rank and part.
-double pipeline_seconds(const std::vector<std::vector<StageTime>>& times, uint32_t micro_batches, double exchange);
+double pipeline_seconds(const Pipeline& pipeline, const std::vector<std::vector<StageTime>>& times, double exchange);
 
 // The part of a step in which a rank waits, if all virtual stages are equal: (P - 1) / (V M + P - 1) for P ranks with V
-// parts, if P divides the M micro-batches.
+// parts, if P divides the M micro-batches; with a reference (P - 1) / (4 / 3 V M + P - 1), V parts of each model.
 double equal_bubble(const Pipeline& pipeline);
 
 }  // namespace eng

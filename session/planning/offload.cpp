@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/ops.h"
+#include "session/model/pipeline.hpp"
 #include "session/plugins/listing.hpp"
 #include "session/plugins/usual.hpp"
 
@@ -95,13 +96,25 @@ Offload make_offload(const Section& section, Registry& registry, bool discrete, 
 
 namespace {
 
-// Per block: the trained elements of the parameters that it has first, with which they are updated.
+// Per block of this rank: the trained elements of the parameters that it has first, with which they are updated.
 std::vector<double> trained(const Model& model) {
   std::vector<double> out(model.blocks.size(), 0);
   std::set<uint32_t> seen;
-  for (size_t b = 0; b < out.size(); ++b)
+  for (uint32_t b = 0; b < out.size(); ++b)
     for (uint32_t p : model.blocks[b].params)
-      if (seen.insert(p).second && !model.params[p].frozen) out[b] += static_cast<double>(count(model.params[p].desc));
+      if (seen.insert(p).second && !model.params[p].frozen && model.owns(b))
+        out[b] += static_cast<double>(count(model.params[p].desc));
+  return out;
+}
+
+// The first block from which on every gradient is final after the backward of its block. One that is summed with that
+// of another stage is not; it is updated with the first block that has it.
+size_t first_final(const Model& model) {
+  std::set<uint32_t> summed = of_two_stages(model);
+  size_t out = 0;
+  for (uint32_t b = 0; b < model.blocks.size(); ++b)
+    for (uint32_t p : model.blocks[b].params)
+      if (summed.erase(p) && model.owns(b)) out = b + 1;
   return out;
 }
 
@@ -132,7 +145,8 @@ uint32_t early_block(const Model& model, double share, double most) {
   const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
   double due = share * all, room = most * all;
   size_t first = sizes.size();
-  while (first && due > 0 && due >= sizes[first - 1] / 2 && room >= sizes[first - 1])
+  const size_t final = first_final(model);
+  while (first > final && due > 0 && due >= sizes[first - 1] / 2 && room >= sizes[first - 1])
     room -= sizes[--first], due -= sizes[first];
   return static_cast<uint32_t>(first);
 }

@@ -55,7 +55,8 @@ std::vector<TensorShare> written_tensors(const Plan& plan, const Model& model) {
       if (!model.owns(unit.block)) others.insert(model.params[p].name);
   std::vector<TensorShare> out = saved_tensors(plan);
   for (TensorShare& t : out)
-    if (others.count(t.name) || (t.role == kPolicyRole && plan.ranks.stage() > 0)) t.ranges.clear();
+    if (others.count(t.name) || (t.role == kPolicyRole && !plan.tensors[t.id].part && plan.ranks.stage() > 0))
+      t.ranges.clear();  // what is kept in parts is of the blocks of one stage
   return out;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/planning/staged.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/plan/planner.hpp"
 #include "engine/ops.h"
 #include "session/model/pipeline.hpp"
@@ -13,6 +16,7 @@ class StageEmitter {
   StageEmitter(const StepParts& parts, const Model& model)
       : p_(parts), model_(model), pipeline_(pipeline_of(ranks_, parts.plan.accumulate)) {
     for (const Span& blocks : model.parts) blocks_.emplace_back(model, blocks, p_.emit);
+    if (const uint32_t place = p_.homes.place(ENG_ROLE_ACT, 0)) offloaded_.emplace(p_.emit, place);
   }
 
   std::vector<View> emit(StagePart part) {
@@ -78,12 +82,18 @@ class StageEmitter {
     for (uint32_t k = 0; k < n; ++k) {
       p_.prepare(k, all[k].batch, leases, all[k].fresh);
       all[k].parts.resize(pipeline_.parts);
-      all[k].batch.before_pass = before_pass;
+      if (before_pass) all[k].batch.before_pass = std::ref(before_pass);
+      if (offloaded_) all[k].batch.offloaded = &*offloaded_;
       all[k].batch.counters = p_.emit.transient("counters", Line::step, counters.desc);
       p_.emit.copy(counters, all[k].batch.counters);
       p_.emit.action(op(ENG_OP_PUT_ROW), {none, losses, counters}, {losses, counters});
     }
-    for (const StageTurn& turn : turns) run(turn, all[turn.micro]);
+    for (size_t k = 0; k < turns.size(); ++k) {
+      const auto next = std::find_if(turns.begin() + static_cast<std::ptrdiff_t>(k) + 1, turns.end(),
+                                     [](const StageTurn& turn) { return turn.computes(); });
+      if (turns[k].what == StageTurn::forward && next != turns.end()) before_forward(turns[k], *next, all);
+      run(turns[k], all[turns[k].micro]);
+    }
     for (size_t u = 0; u < p_.homes.units(); ++u)
       if (p_.homes.trains(u) && shared(u)) sum_of_stages(u);
   }
@@ -100,6 +110,16 @@ class StageEmitter {
       turn.back() ? out.insert(out.end(), middle, all[turn.part].end()) : out.insert(out.end(), begin, middle);
     }
     return out;
+  }
+
+  // If the backward of a micro-batch does not follow its forward at once, there is time for the activations of all
+  // blocks to go and return. Those that it begins with return beside the forward before it.
+  void before_forward(const StageTurn& turn, const StageTurn& next, std::vector<One>& all) {
+    const bool at_once = next.micro == turn.micro && next.part == turn.part;
+    all[turn.micro].batch.stay = at_once ? 2 : 0;
+    if (!offloaded_ || next.what != StageTurn::backward || at_once) return;
+    const BlockEmitter::Flight& flight = *all[next.micro].parts[next.part].flight;
+    offloaded_->come(blocks_[next.part].kept(model_.parts[next.part].end - 1, flight.envs, flight.inputs));
   }
 
   void run(const StageTurn& turn, One& one) {
@@ -135,13 +155,8 @@ class StageEmitter {
 
   // True if the first and the last stage have gradients of a unit.
   bool shared(size_t u) const {
-    const auto reads = [&](const Block& block, uint32_t p) {
-      return std::count(block.params.begin(), block.params.end(), p) > 0;
-    };
-    for (uint32_t b = 0; b < model_.blocks.size(); ++b)
-      for (const uint32_t p : p_.homes.unit(u).params)
-        if (!model_.owns(b) && reads(model_.blocks[b], p)) return true;
-    return false;
+    const std::vector<uint32_t>& params = p_.homes.unit(u).params;
+    return std::any_of(params.begin(), params.end(), [&](uint32_t p) { return of_two_stages_.count(p) > 0; });
   }
 
   // Both get the sum.
@@ -180,7 +195,9 @@ class StageEmitter {
   const Model& model_;
   const Ranks& ranks_ = p_.plan.ranks;
   const Pipeline pipeline_;
-  std::vector<BlockEmitter> blocks_;  // per virtual stage of this rank
+  const std::set<uint32_t> of_two_stages_ = of_two_stages(model_);
+  std::vector<BlockEmitter> blocks_;                    // per virtual stage of this rank
+  std::optional<OffloadedActivations> offloaded_ = {};  // of all micro-batches
 };
 
 }  // namespace

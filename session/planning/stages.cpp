@@ -50,7 +50,9 @@ StagePlan stage_plan(const Setup& setup, const Config& config, const Machine& ma
 
 uint32_t enough_micro_batches(const Pipeline& all) {
   // With virtual stages, groups of micro-batches follow each other, which have to be as large as those of all.
-  const uint32_t some = all.parts > 1 ? 3 * all.ranks + all.micro_batches % all.ranks : 2 * all.ranks;
+  // Forwards of a reference are a group ahead.
+  const uint32_t groups = all.reference ? 4 : 3;
+  const uint32_t some = all.parts > 1 ? groups * all.ranks + all.micro_batches % all.ranks : 2 * all.ranks;
   return std::min(all.micro_batches, some);
 }
 
@@ -98,28 +100,28 @@ std::vector<StagePlan> plan_stages(const Config& config, Registry& registry, con
   return out;
 }
 
-static double passes_seconds(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
+static double passes_seconds(const std::vector<StagePlan>& stages, const Pipeline& pipeline) {
   std::vector<std::vector<StageTime>> times;
   double exchange = 0;
   for (const StagePlan& s : stages) times.push_back(s.times), exchange = std::max(exchange, s.exchange);
   const auto borders = static_cast<double>(stages.size() - 1);
-  return pipeline_seconds(times, micro_batches, 0) + 2 * borders * exchange;  // others are part of the times
+  return pipeline_seconds(pipeline, times, 0) + 2 * borders * exchange;  // others are part of the times
 }
 
-double step_seconds(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
+double step_seconds(const std::vector<StagePlan>& stages, const Pipeline& pipeline) {
   double once = 0;
   for (const StagePlan& s : stages) once = std::max(once, s.once);
-  return passes_seconds(stages, micro_batches) + once;
+  return passes_seconds(stages, pipeline) + once;
 }
 
-double bubble(const std::vector<StagePlan>& stages, uint32_t micro_batches) {
+double bubble(const std::vector<StagePlan>& stages, const Pipeline& pipeline) {
   double busy = 0;
-  for (const StagePlan& s : stages) busy = std::max(busy, micro_batches * s.seconds());
-  const double passes = passes_seconds(stages, micro_batches);
+  for (const StagePlan& s : stages) busy = std::max(busy, pipeline.micro_batches * s.seconds());
+  const double passes = passes_seconds(stages, pipeline);
   return passes > 0 ? 1 - busy / passes : 0;
 }
 
-std::string stages_text(const std::vector<StagePlan>& stages, uint32_t micro_batches, bool timed) {
+std::string stages_text(const std::vector<StagePlan>& stages, const Pipeline& pipeline, bool timed) {
   std::string out;
   for (const StagePlan& s : stages) {
     out += fmt::format("  stage {:<3}         {}: {} of the device, {} in all", &s - stages.data() + 1, s.text,
@@ -129,7 +131,7 @@ std::string stages_text(const std::vector<StagePlan>& stages, uint32_t micro_bat
   }
   if (timed && !stages.empty())
     out += fmt::format("  bubble            {:.1f} % of a step, by the times of the stages: the slowest one waits\n",
-                       100 * bubble(stages, micro_batches));
+                       100 * bubble(stages, pipeline));
   return out;
 }
 

@@ -45,10 +45,10 @@ Peak with_more(Peak peak, const Growth& more, const Setup& setup);
 std::vector<StagePlan> plan_stages(const Config& config, Registry& registry, const Setup& own, const Machine& machine);
 
 // The seconds of a step, in which stages wait for each other; and the part of the passes in which the slowest one does.
-double step_seconds(const std::vector<StagePlan>& stages, uint32_t micro_batches);
-double bubble(const std::vector<StagePlan>& stages, uint32_t micro_batches);
+double step_seconds(const std::vector<StagePlan>& stages, const Pipeline& pipeline);
+double bubble(const std::vector<StagePlan>& stages, const Pipeline& pipeline);
 
 // A line for each stage and, if `timed`, one of the bubble; "" without a pipeline.
-std::string stages_text(const std::vector<StagePlan>& stages, uint32_t micro_batches, bool timed);
+std::string stages_text(const std::vector<StagePlan>& stages, const Pipeline& pipeline, bool timed);
 
 }  // namespace eng

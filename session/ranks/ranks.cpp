@@ -175,6 +175,9 @@ Ranks divided_ranks(const Config& config, const World& world) {
   const auto number = [&](const char* key) { return static_cast<uint32_t>(config.section("parallel").integer(key)); };
   Ranks out(world, number("tensor"), number("context"), number("pipeline"));
   out.virtual_stages = number("virtual_stages");
+  const Section& reference = config.section("reference");
+  if (out.pipeline > 1 && reference.has("from") && !reference.has("store"))
+    out.reference_stages = out.virtual_stages, out.virtual_stages *= 2;
   return out;
 }
 

@@ -125,7 +125,8 @@ StepTimes times_of(const Plan& plan, const ReportContext& c) {
   StepTimes out = step_times(plan, c.machine);
   if (c.stages.empty()) return out;
   const double alone = out.step - out.bubble;
-  out.step = std::max(alone, step_seconds(c.stages, plan.accumulate)), out.bubble = out.step - alone;
+  out.step = std::max(alone, step_seconds(c.stages, pipeline_of(plan.ranks, plan.accumulate))),
+  out.bubble = out.step - alone;
   return out;
 }
 

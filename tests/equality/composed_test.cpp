@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compositions drawn at random: models x ranks x tensor x context x strategies x tiers x recomputation x formats x
-// adapters, against ranks that divide neither layers nor sequences, and against another plan of the same group.
-// EQUALITY_DRAW is text that chooses them, which tools/run-tests sets to the commit; EQUALITY_COMPOSED is their number.
+// Compositions drawn at random: models x ranks x tensor x context x stages x strategies x tiers x recomputation x
+// formats x adapters, against ranks that divide neither layers nor sequences, and against another plan of the same
+// group. EQUALITY_DRAW is text that chooses them, which tools/run-tests sets to the commit; EQUALITY_COMPOSED is their
+// number.
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -44,6 +45,8 @@ Composition compose(Random& random) {
   g.world = 2u << below(random, 3);
   do g.tensor = divisor(random, g.world), g.context = divisor(random, g.world / g.tensor);
   while (g.same_rows() == 1 && chance(random, 0.8));
+  if (g.world / g.same_rows() > 1 && chance(random, 0.5))
+    g.pipeline = 2, g.virtual_stages = 1 + static_cast<uint32_t>(below(random, 2));
   g.sequence = g.tensor > 1 && chance(random, 0.5);
   g.length = 8, g.steps = 2, g.optimizer = sgd;
   g.accumulate = 1 + static_cast<int64_t>(below(random, 2)), g.reduce_per_step = chance(random, 0.3);
@@ -61,6 +64,9 @@ Composition compose(Random& random) {
   if (chance(random, 0.15)) g.transforms += "[[transforms]]\nplugin = 'fp8'\n", out.exact = false;
   out.draw = draw(random, g);
   out.draw.observe = out.draw.observe && g.tensor == 1, out.draw.pad_vocabulary = 1;
+  if (g.pipeline > 1 && out.draw.offload.find("update = 'host'") != std::string::npos && chance(random, 0.7))
+    out.draw.observe = false, out.draw.live_limit = 0,
+    out.draw.offload += chance(random, 0.5) ? "update_late = true\n" : "update_early = true\nearly_share = 0.5\n";
   return out;
 }
 

@@ -10,7 +10,8 @@ namespace equality::degrees {
 
 // Ranks with these samples that have whole sequences, and the whole model.
 inline Group undivided(Group group) {
-  group.world /= group.same_rows(), group.tensor = group.context = 1;
+  group.world /= group.same_rows() * group.pipeline;
+  group.tensor = group.context = group.pipeline = group.virtual_stages = 1;
   return group;
 }
 inline Result trained(const Group& group, const Draw& draw = {}) {
@@ -31,7 +32,8 @@ struct Steps {
 inline Steps steps(const Group& group, const Result& result) {
   Steps out;
   const std::vector<float>&losses = numbers(result, "losses"), &norms = numbers(result, "norms");
-  const size_t ranks = group.world / group.tensor, all = losses.size() / (ranks * static_cast<size_t>(group.steps));
+  const size_t ranks = group.world / group.pipeline / group.tensor,
+               all = losses.size() / (ranks * static_cast<size_t>(group.steps));
   const size_t mine = all / (ranks > 1 ? 1 + ranks : 1);  // micro-batches x terms
   REQUIRE(losses.size() == ranks * all * static_cast<size_t>(group.steps));
   REQUIRE(mine % static_cast<size_t>(group.accumulate) == 0);

@@ -1,89 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages of a pipeline: the bits of one rank where nothing is added in another order, and an order of exchanges in
 // which no stage waits for ever.
-#include <catch2/catch.hpp>
-
-#include <cmath>
-
-#include "all_equal.hpp"
-#include "core/base/error.hpp"
-#include "core/verify/verify.hpp"
-#include "plugins.hpp"
 #include "session/model/pipeline.hpp"
+#include "core/verify/verify.hpp"
+#include "stages.hpp"
 
 namespace pipeline_test {
 
-using namespace equality;
+using namespace equality::stages;
 using Catch::Contains;
 
 namespace {
-
-Group staged(const char* model, uint32_t stages, int64_t micro_batches, uint32_t world = 0, uint32_t parts = 1) {
-  Group group;
-  group.virtual_stages = parts;
-  group.model = model, group.pipeline = stages, group.world = world ? world : stages;
-  group.accumulate = micro_batches;
-  return group;
-}
-// The ranks of one stage, with the whole model.
-Group whole(Group group) {
-  group.world /= group.pipeline, group.pipeline = group.virtual_stages = 1, group.cuts.clear();
-  return group;
-}
-Result trained(const Group& group, const Draw& draw = {}) {
-  return train(group, plan(group, draw), {11});
-}
-void same_as_whole(const Group& group, const Draw& draw = {}) {
-  INFO(describe(group) << "; " << describe(draw));
-  CHECK(difference(trained(whole(group), draw), trained(group, draw)) == "");
-}
-
-// A model with as many blocks.
-std::string layered(const char* plugin, int blocks) {
-  return fmt::format(
-      "plugin = '{}'\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = {}\nnum_attention_heads = 4\n"
-      "num_key_value_heads = 2\n",
-      plugin, blocks - 2);
-}
-
-// Checks that two trainings differ by rounding, and that they differ. Their updates follow gradients in proportion, so
-// that rounding stays rounding.
-void near_whole(Group group) {
-  group.optimizer = "plugin = 'sgd'\nlearning_rate = 0.1\nmomentum = 0.9\n";
-  INFO(describe(group));
-  const Result one = trained(whole(group)), two = trained(group);
-  REQUIRE(one.complaint == "");
-  REQUIRE(two.complaint == "");
-  REQUIRE(one.tensors.size() == two.tensors.size());
-  double all = 0;
-  for (size_t t = 0; t < one.tensors.size(); ++t) {
-    const auto& [name, values] = one.tensors[t];
-    if (name == "losses" || name == "scales") continue;
-    const std::vector<float>& theirs = two.tensors[t].second;
-    REQUIRE(name == two.tensors[t].first);
-    // All ranks of a stage tell the norm, and there are more stages.
-    double most = 1e-6, apart = 0;
-    for (size_t k = 0; k < values.size(); ++k) {
-      const float other = name == "norms" ? theirs[k * theirs.size() / values.size()] : theirs[k];
-      most = std::max(most, std::abs(double{values[k]}));
-      apart = std::max(apart, std::abs(double{values[k]} - double{other}));
-    }
-    INFO(name << " " << apart << " of " << most);
-    CHECK(apart <= 1e-4 * most);
-    all = std::max(all, apart);
-  }
-  CHECK(all > 0);
-}
-
-std::string refusal(const Group& group, const Draw& draw = {}) {
-  try {
-    plan(group, draw);
-  } catch (const eng::Error& e) {
-    CHECK(e.exit() == eng::Exit::usage);
-    return std::string(e.what()) + "; " + e.help();
-  }
-  return "";
-}
 
 // Ranks that do one turn after the other, and meet at every exchange: true if all come to their end.
 bool ends(const std::vector<std::vector<eng::StageTurn>>& turns) {
@@ -122,18 +49,22 @@ uint32_t most_held(const std::vector<eng::StageTurn>& turns, const eng::Pipeline
     of[{turn.micro, turn.part}].push_back(turn.what);
     if (turn.what == StageTurn::forward) REQUIRE(turn.micro == forwards.at(turn.part)++);
     if (turn.what == StageTurn::backward) REQUIRE(turn.micro == backwards.at(turn.part)++);
+    if (turn.part < p.reference) continue;
     held += turn.what == StageTurn::forward, held -= turn.what == StageTurn::backward;
     most = std::max(most, held);
   }
   REQUIRE(of.size() == size_t{p.parts} * p.micro_batches);
+  const auto back = [](StageTurn::What what) { return what >= StageTurn::receive_back; };
   for (const auto& [which, whats] : of) {
     const uint32_t stage = p.stage(rank, which.second);
     std::vector<StageTurn::What> all = {StageTurn::receive,      StageTurn::forward,  StageTurn::send,
                                         StageTurn::receive_back, StageTurn::backward, StageTurn::send_back};
     std::erase_if(all, [&](StageTurn::What what) {
-      const bool before = what == StageTurn::receive || what == StageTurn::send_back;
+      if (back(what) && which.second < p.reference) return true;
+      const bool before = what == (back(what) ? StageTurn::send_back : StageTurn::receive);
       const bool behind = what == StageTurn::send || what == StageTurn::receive_back;
-      return (before && !stage) || (behind && stage + 1 == p.stages());
+      const uint32_t first = back(what) ? p.reference * p.ranks : 0;
+      return (before && stage == first) || (behind && stage + 1 == p.stages());
     });
     REQUIRE(whats == all);
   }
@@ -157,10 +88,10 @@ TEST_CASE("no stage waits for ever, and none holds more micro-batches than it mu
         CHECK(ends(all));
         // Only the time of filling and of emptying is lost, and of this a part as long as a part of a rank's blocks.
         const std::vector<std::vector<eng::StageTime>> times(ranks, std::vector<eng::StageTime>(parts, {1, 2}));
-        const double seconds = eng::pipeline_seconds(times, n, 0);
+        const double seconds = eng::pipeline_seconds(p, times, 0);
         if (n >= ranks || parts == 1) CHECK(seconds == Approx(3.0 * (n * parts + ranks - 1)));
         CHECK(eng::equal_bubble(p) == Approx(1 - 3.0 * n * parts / seconds));
-        CHECK(eng::pipeline_seconds(times, n, 0.25) > seconds);
+        CHECK(eng::pipeline_seconds(p, times, 0.25) > seconds);
         // Two exchanges of neighbours in two orders wait for each other.
         auto wrong = all;
         const auto sends = [](const eng::StageTurn& t) { return t.what == eng::StageTurn::send; };
@@ -169,6 +100,21 @@ TEST_CASE("no stage waits for ever, and none holds more micro-batches than it mu
         if (next == wrong[0].end()) continue;
         std::iter_swap(one, next);
         CHECK_FALSE(ends(wrong));
+      }
+}
+
+TEST_CASE("nothing goes back through a reference, which makes no stage wait or hold more") {
+  for (uint32_t ranks = 2; ranks <= 8; ++ranks)
+    for (uint32_t parts = 1; parts <= 3; ++parts)
+      for (uint32_t n = 1; n <= 16; n += 1 + n / 4) {
+        INFO(ranks << " stages, " << parts << " virtual stages of each, " << n << " micro-batches");
+        const eng::Pipeline p{ranks, 2 * parts, n, parts}, alone{ranks, parts, n};
+        const std::vector<std::vector<eng::StageTurn>> all = eng::turns_of(p), less = eng::turns_of(alone);
+        for (uint32_t r = 0; r < ranks; ++r) CHECK(most_held(all[r], p, r) == most_held(less[r], alone, r));
+        CHECK(ends(all));
+        // Its forwards are a third of the other passes.
+        const double busy = 4.0 * n * parts;
+        if (n >= ranks) CHECK(eng::equal_bubble(p) == Approx(1 - busy / (busy + 3 * (ranks - 1))));
       }
 }
 
@@ -371,8 +317,10 @@ TEST_CASE("what stages cannot do is refused with the reason") {
   CHECK_THAT(refusal(staged("llama", 1, 2, 2, 2)), Contains("parallel.virtual_stages = 2 needs stages of ranks"));
   CHECK_THAT(refusal(staged("llama", 2, 257)), Contains("raise train.micro_batch"));
   Draw draw;
-  draw.offload = "activations = 'host'\n";
-  CHECK_THAT(refusal(staged("llama", 2, 2), draw), Contains("offload.activations"));
+  draw.strategy = "zero2", draw.zero = "sum = 'int8'\n";
+  for (const uint32_t stages : {2u, 4u})
+    CHECK_THAT(refusal(staged("llama-tied", stages, 2, 2 * stages), draw),
+               Contains("two stages that sum gradients of model.embed_tokens.weight"));
 }
 
 }  // namespace pipeline_test

@@ -254,7 +254,8 @@ Exit plan(const Common& common, PlanFlags flags) {
     write_out(flags.json ? plan_json(setup.plan, context) : plan_dump(setup.plan));
   else
     put_out((parts.count() ? parts_text(parts) : "") + plan_text(setup.plan, context) +
-            stages_text(context.stages, setup.plan.accumulate, timed(setup.plan, context.machine)));
+            stages_text(context.stages, pipeline_of(setup.plan.ranks, setup.plan.accumulate),
+                        timed(setup.plan, context.machine)));
   if (!flags.json && !flags.dump) {
     if (!epochs.empty()) print_out("  epochs            {}\n", epochs);
     put_out(preset_note(*registry, config.section("model"), setup.plan.parameters));

@@ -41,8 +41,7 @@ Trial::Stage Trial::stage(const Edits& edits, const World& world, uint32_t numbe
     const Setup setup = placed ? make_plan_only(with, registry_, here) : make_sketch(with, registry_, here);
     Tried tried = measured(setup, with, edits);
     out.plan = stage_plan(setup, with, rates_of(setup, with));
-    out.flops = stage_flops(setup.model, cut_points(setup.model, ranks.pipeline * ranks.virtual_stages,
-                                                    with.section("parallel").strings("cuts")));
+    out.flops = stage_flops(setup.model, stage_firsts(setup.model, ranks, with.section("parallel").strings("cuts")));
     // Two micro-batches do not hide the exchanges that the first and the last stage wait for, as many do.
     const double waits = (2 * ranks.virtual_stages - 1) * out.plan.exchange, seconds = out.plan.seconds();
     if (const uint32_t enough = enough_micro_batches(pipeline_of(ranks, all));
@@ -98,9 +97,10 @@ Tried Trial::staged(const Edits& edits, const World& world, bool placed) {
   for (uint32_t s = 0; s < step.ranks; ++s)
     for (auto part = static_cast<uint32_t>(stages[s].times.size()); part < step.parts; ++part) {
       const double seconds = rate * flops[step.stage(s, part)];
-      stages[s].times.push_back({seconds / 3, seconds * 2 / 3});
+      const double forward = part < step.reference ? seconds : seconds / 3;  // a reference has no backward
+      stages[s].times.push_back({forward, seconds - forward});
     }
-  out.seconds = step_seconds(stages, step.micro_batches);
+  out.seconds = step_seconds(stages, step);
   return out;
 }
 
