@@ -23,7 +23,7 @@ struct AcrossRanks {
   Id scanned(const Op& op, std::vector<Id> in, const Attrs& attrs);
   // eng.mamba.gated_norm/1 where some ranks share a group, with a whole weight, as `normed`. `attrs` are of all groups.
   Id gated_normed(std::vector<Id> in, const Attrs& attrs);
-  // The same with this rank's part of the weight: only the sums of squares are of all ranks, in the order of
+  // The norm with this rank's part of the weight: only the sums of squares are of all ranks, in the order of
   // eng.fold/1.
   Id normed_by_sums(const std::vector<Id>& in, const Attrs& attrs);
 

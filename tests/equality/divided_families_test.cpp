@@ -113,12 +113,16 @@ TEST_CASE("ranks that divide the mixers train what one rank trains, in Mamba-2 a
       CHECK(difference < 2e-5);
     }
   }
-  for (const char* model : {"moe-hybrid", "moe-jamba", "moe-dense"}) {
-    INFO(model);
+  struct Drawn {
+    const char* model;
+    uint32_t context;
+  };
+  for (const Drawn& drawn : {Drawn{"moe-hybrid", 1}, {"moe-jamba", 1}, {"moe-dense", 1}, {"mamba2", 2}}) {
+    INFO(drawn.model);
     Group group = of("", "", 1);
-    group.model = model;
+    group.model = drawn.model;
     const Result whole = trained(group);
-    group.world = group.tensor = 2;
+    group.tensor = 2, group.context = drawn.context, group.world = group.same_rows();
     const double difference = apart(whole, trained(group));
     CHECK(difference > 0);
     CHECK(difference < 2e-5);

@@ -223,7 +223,12 @@ TEST_CASE("layers that cannot be divided are refused with the reason") {
       "n_groups = 4\n";
   group.world = group.tensor = 3;
   CHECK_THAT(refusal(group), Contains("3 ranks neither divide the 4 groups of eng.mamba.ssd/1"));
-  group.world = group.tensor = 2;
+  group.model =
+      "plugin = 'mamba2'\nhidden_size = 32\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 8\nstate_size = 4\n"
+      "n_groups = 1\n";
+  group.world = 4, group.tensor = group.context = 2;
+  CHECK_THAT(refusal(group), Contains("parallel.context"));
+  group = Group(), group.tensor = 2;
   group.model = "llama", group.optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n";
   CHECK_THAT(refusal(group), Contains("whole or in blocks"));
   group.optimizer = Group().optimizer;
