@@ -187,6 +187,8 @@ class CurlTransport final : public Transport {
     set(CURLOPT_ERRORBUFFER, text);
     set(CURLOPT_USERAGENT, user_agent.c_str());
     set(CURLOPT_NOSIGNAL, 1L);
+    // One that is ended does not wait for the look-up of a name. Before 7.87 libcurl does not have it.
+    curl_.setopt(handle_, static_cast<CURLoption>(CURLOPTTYPE_LONG + 322), 1L);  // CURLOPT_QUICK_EXIT
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(std::min(stall_, 30.0)));
     set(CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes a second

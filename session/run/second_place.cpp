@@ -9,6 +9,7 @@
 
 #include <chrono>
 
+#include "session/ranks/signals.hpp"
 #include "session/run/run_dir.hpp"
 
 namespace eng {
@@ -132,6 +133,7 @@ SecondPlace::SecondPlace(fs::path run, std::unique_ptr<CopyPlace> place, int64_t
   }
   place_->go_on_while([this] {
     if (give_up_) throw Error(Exit::bug, "the copy was given up");
+    if (starts_ && Signals::pending()) throw Error(Exit::stopped, "stopped");
   });
   copied_ = std::move(list.copied), aside_ = std::move(list.aside);
   try {
@@ -144,9 +146,13 @@ SecondPlace::SecondPlace(fs::path run, std::unique_ptr<CopyPlace> place, int64_t
                  place_->manifest_sum(next_step_) != had->second))
       add(*from);
   } catch (const std::exception& e) {
+    if (Signals::pending())  // the run has not begun: it saves nothing, and waits for no copy
+      throw Error(Exit::stopped, fmt::format("stopped by {} while it looked at the second place, {}",
+                                             Signals::name(Signals::pending()), this->place()));
     failed("", name_held(e.what()));
     if (from) add(*from);
   }
+  starts_ = false;
   // Signals are for the other threads.
   sigset_t all, before;
   sigfillset(&all);

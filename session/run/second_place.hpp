@@ -80,7 +80,7 @@ class SecondPlace {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<CopyJob>> next_;
   bool busy_ = false, ends_ = false;
-  std::atomic<bool> give_up_ = false, any_news_ = false;
+  std::atomic<bool> give_up_ = false, any_news_ = false, starts_ = true;
   std::vector<std::string> news_;
   std::string last_failure_;
   std::vector<std::string> missing_;

@@ -7,9 +7,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 from server import KEY, SECRET, TOKEN, Store  # noqa: E402
@@ -280,6 +283,24 @@ def interrupted():
         expect(sorted(p.name for p in (here.path / "run/checkpoints").iterdir()) == [name_of(6), name_of(8)], "a folder stays")
 
 
+def stopped_at_the_start():
+    """A run that has not begun, and waits for a store that takes connections and says nothing, ends with the first signal."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for words in ([], ["--out", "run"]):  # the second looks at the store before it makes the directory
+            with Folder() as here:
+                run = subprocess.Popen([ENGINE, "run", "config.toml", SECOND, *words], cwd=here.path, stderr=subprocess.PIPE, text=True,
+                                       env={**os.environ, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": place})
+                silent.settimeout(60)
+                with silent.accept()[0]:
+                    asked = time.monotonic()
+                    run.send_signal(signal.SIGINT)
+                    err = run.communicate(timeout=100)[1]
+                took = time.monotonic() - asked
+                expect(run.returncode == 75 and "stopped" in err, run.returncode, err)
+                expect(took < 3, took, err)
+
+
 def in_parts():
     """A file of more than 64 MiB, sent in parts; the second one fails, and only that is sent again."""
     large = CONFIG.replace("vocab_size = 256", "vocab_size = 180000").replace("steps = 6", "steps = 1")
@@ -375,7 +396,7 @@ def without_curl():
 
 def main():
     tests = {"--slow": [in_parts, full_disk], "--without-curl": [without_curl]}.get(
-        sys.argv[2] if len(sys.argv) > 2 else "", [copies_and_back, refusals, faults, interrupted])
+        sys.argv[2] if len(sys.argv) > 2 else "", [copies_and_back, refusals, faults, interrupted, stopped_at_the_start])
     for test in tests:
         test()
         print(f"{test.__name__}: ok", flush=True)
