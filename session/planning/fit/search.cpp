@@ -30,8 +30,7 @@ struct Family {
   bool rough = false;  // it is that of the same way without recomputing, which is faster, or less than any plan takes
 };
 
-// The first estimate of a pipeline rests on other plans than its own.
-constexpr double least_share = 0.97;
+constexpr double least_share = 0.97;  // of the first estimate of a pipeline, which rests on other plans than its own
 
 class Search {
  public:
@@ -40,6 +39,7 @@ class Search {
       : config_(config),
         world_(world),
         device_(target.info.total_bytes),
+        lists_count_(target.host_memory()),
         wanted_(world.size > 1 ? 5 : 2),
         trial_(config, registry, most_seconds, world.size > 1),
         grid_(grid_of(config, registry, target, world, lossy)),
@@ -165,7 +165,8 @@ class Search {
   // The families of a way with stages, or with `sequence`: with less than they take, until that may be fast enough.
   void add_rough(size_t w, size_t format, double limit, size_t offload, std::vector<Family>& out) {
     const Way& way = grid_.ways[w];
-    if (format && dominated({format, w, plain_, 1, 0})) return;
+    // Both stages and tiers are for what is too large: those of the configuration are tried with the other.
+    if ((offload && way.stages > 1 && !way.degrees.empty()) || (format && dominated({format, w, plain_, 1, 0}))) return;
     for (size_t k = 0; k < grid_.keeps.size(); ++k) {
       const Keep::Kind kind = grid_.keeps[k].kind;
       Point point{format, w, k, way.micro.front(), offload};
@@ -189,22 +190,20 @@ class Search {
       out.push_back({point, with(std::move(least), point), true});
     }
   }
-  // With the largest micro-batch, which takes least for each sequence.
   Tried one_group(Point point) {
     point.micro = grid_.ways[point.way].micro.front();
     const Edits edits = group_edits(config_, grid_, point);
-    const auto ranks =
-        static_cast<uint32_t>(degree_with(config_, edits, "tensor") * degree_with(config_, edits, "context"));
-    return trial_.bound(edits, {0, ranks, 0, std::min(ranks, world_.local_size)});
+    const int64_t ranks = degree_with(config_, edits, "tensor") * degree_with(config_, edits, "context");
+    const auto all = static_cast<uint32_t>(ranks);
+    return trial_.bound(edits, {0, all, 0, std::min(all, world_.local_size)});
   }
   // Less than a step of a pipeline takes.
   double least_seconds(const Point& point) {
     const Way& way = grid_.ways[point.way];
     const Tried one = one_group(point);
     if (!one.refused.empty()) return 0;
-    const auto number = [](int64_t n) { return static_cast<double>(n); };
-    const double sequences = number(way.rows) + number(point.micro * (way.stages - 1)) / number(way.parts);
-    return least_share * one.pass / number(way.micro.front()) * sequences / number(way.stages);
+    const double sequences = double(way.rows) + double(point.micro * (way.stages - 1)) / double(way.parts);
+    return least_share * one.pass / double(way.micro.front()) * sequences / double(way.stages);
   }
   // True if the configuration's number format takes neither more time nor more memory, and no more for activations,
   // which ranks send each other.
@@ -230,7 +229,8 @@ class Search {
   std::optional<Family> fastest_of_stages(Point point, std::vector<Tried>& too_large) {
     const Way& way = grid_.ways[point.way];
     std::optional<Family> best;
-    if (no_stages_.count({point.way, point.format, point.offload}) || !may_fit(point)) return best;
+    if (no_stages_.count({point.way, point.format, point.offload})) return best;
+    if (!lists_count_ && !may_fit(point)) return best;
     for (auto micro = way.micro.rbegin(); micro != way.micro.rend(); ++micro) {
       point.micro = *micro;
       if (best && least_seconds(point) >= best->fastest.seconds) break;
@@ -239,8 +239,8 @@ class Search {
       if (first && (!tried.refused.empty() || fixed)) no_stages_.insert({point.way, point.format, point.offload});
       if (first && fixed) tried = with(only_fixed(tried, edits(point), device_), point);
       if (first && tried.refused.empty() && !fits(tried)) too_large.push_back(tried);
-      if (!fits(tried)) break;
-      if (rejected_.count(words_of(tried.edits)) || (best && !better(tried, best->fastest))) continue;
+      if (!fits(tried) && !lists_count_) break;
+      if (!fits(tried) || rejected_.count(words_of(tried.edits)) || (best && !better(tried, best->fastest))) continue;
       best = Family{point, std::move(tried)};
     }
     return best;
@@ -287,8 +287,7 @@ class Search {
   // Puts a family in its place, from this one on.
   static void put(std::vector<Family>& families, size_t from, Family one) {
     const auto faster = [](const Family& a, const Family& b) { return better(a.fastest, b.fastest); };
-    const auto at = std::upper_bound(families.begin() + static_cast<int64_t>(from), families.end(), one, faster);
-    families.insert(at, std::move(one));
+    families.insert(std::upper_bound(families.begin() + int64_t(from), families.end(), one, faster), one);
   }
   // The time without recomputing of a family whose first estimate is that of another way; else 0.
   double without_recomputing(Point point) {
@@ -388,8 +387,9 @@ class Search {
 
   const Config& config_;
   const World world_;
-  const uint64_t device_;  // bytes of memory
-  const size_t wanted_;    // settings
+  const uint64_t device_;   // bytes of memory
+  const bool lists_count_;  // more micro-batches have longer lists, in the same memory
+  const size_t wanted_;     // settings
   Trial trial_;
   Grid grid_;
   // Of Grid::ways, per way: without `sequence`; with one part of the model on each stage, and the sums as they are.
