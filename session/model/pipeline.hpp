@@ -11,7 +11,7 @@
 
 namespace eng {
 
-// Of a step. More make plans of minutes: every micro-batch has actions of its own.
+// Most micro-batches of a step. More make plans of minutes: every micro-batch has actions of its own.
 constexpr int64_t most_micro_batches = 256;
 
 // Throws Error(Exit::usage) for sections that stages do not work with, and if more is read of the model than its loss:

@@ -180,7 +180,7 @@ class Search {
         if (hopeless_.count({words_of(grid_.ways[twin].degrees), format, offload})) return;
         least = bound({format, twin, kind == Keep::Kind::full ? k : plain_, way.micro.front(), offload});
         if (device_ && least.refused.empty() && least.fixed > device_) return;
-        // What the memory bounds is divided by at most as many ranks.
+        // The ranks divide at most what the memory bounds.
         const double part = 1.0 / static_cast<double>(degree_with(config_, way.degrees, "tensor"));
         least.seconds = least.refused.empty() ? least.seconds - (1 - part) * least.memory : 0;
         if (kind == Keep::Kind::budget && !row_bytes(point)) continue;
@@ -392,7 +392,7 @@ class Search {
   const size_t wanted_;     // settings
   Trial trial_;
   Grid grid_;
-  // Of Grid::ways, per way: without `sequence`; with one part of the model on each stage, and the sums as they are.
+  // Per way of Grid::ways: without `sequence`; with one part of the model on each stage, and the sums as they are.
   const std::vector<size_t> whole_positions_, leanest_;
   size_t most_again_ = 0;  // of Grid::keeps: everything is recomputed; likewise
   size_t plain_ = 0;       // of Grid::keeps: no recomputing; the first if the configuration says so itself

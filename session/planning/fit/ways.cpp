@@ -56,7 +56,7 @@ Edits stage_edits(const Config& config, int64_t stages, int64_t parts) {
   return out;
 }
 
-// Those for all other numbers. None with stages if the rules of a pipeline refuse the configuration.
+// Edits for all other numbers. None with stages if the rules of a pipeline refuse the configuration.
 std::vector<Edits> stages_of(const Config& config, const World& world) {
   const Section& model = config.section("model");
   const int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : most_stages;
