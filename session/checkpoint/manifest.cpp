@@ -286,7 +286,7 @@ Manifest read_head(const std::filesystem::path& directory) {
   std::string end(tail, '\0');
   file.read(end.data(), body, tail);
   if (end != fmt::format("{}{}{}", kSeal, sum.hex(), kEnd)) refuse(path.string(), kDamaged);
-  // The same without tensors, which needs a seal of its own.
+  // Its own text without tensors needs a seal of its own.
   head.append(kTensors).append("\n ]");
   head += fmt::format("{}{}{}", kSeal, Checksum::of(head), kEnd);
   return parse_manifest(head, path.string());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks tell rank 0 about the files that they have written, and the manifest that it makes of that.
+// A text in which a rank tells rank 0 what it has written, and the manifest that rank 0 makes of all of them.
 #pragma once
 
 #include <filesystem>

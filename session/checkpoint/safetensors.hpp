@@ -34,7 +34,7 @@ uint64_t safetensors_header_length(const unsigned char first[8], uint64_t file_b
 SafetensorsHeader parse_safetensors_header(const char* json, uint64_t length, uint64_t file_bytes,
                                            const std::string& where);
 
-// Of all bytes before the data, read a piece at a time. Throws Error(Exit::checkpoint).
+// The checksum of all bytes before the data, which are read a piece at a time. Throws Error(Exit::checkpoint).
 std::string header_checksum(const FileReader& file);
 
 // Length, JSON and padding to a multiple of 8, for tensors one after the other in the given order; fills in `begin` and

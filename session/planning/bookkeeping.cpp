@@ -18,18 +18,20 @@ namespace eng {
 namespace {
 
 // Measured on x86-64 with glibc and the device cpu. What the executor and the kernels keep of the actions grows with
-// the lists of the plan: by 0.54 to 0.79 of their bytes in single runs (llama, opt, mamba, muon, 4 to 256 layers, 1 to
-// 8 micro-batches), part of it holes that a save fills. This factor, with those below, fits random runs best.
+// the lists of the plan, but for the ranges of tensors: by 0.54 to 0.79 of their bytes in single runs (llama, opt,
+// mamba, muon, 4 to 256 layers, 1 to 8 micro-batches), part of it holes that a save fills. This factor, with those
+// below, fits random compositions best.
 constexpr uint64_t executed(uint64_t lists) {
-  return lists * 61 / 100;
+  return lists * 76 / 100;
 }
-// Bytes of a tensor in the tables of a checkpoint, while it is saved and read back, and while it is only read; and of
-// each letter of its name, which occurs in many of them.
-constexpr uint64_t saved_tensor = 3440, read_tensor = 1750, letter = 25;
+// Bytes of a tensor in the tables of a checkpoint while it is saved, whatever its ranges are; while it is only read,
+// also of each letter of its name, which occurs in many of them.
+constexpr uint64_t saved_tensor = 3000, read_tensor = 1750, letter = 25;
 // The communicator's bookkeeping for a collective, and for each message of it that this rank sends or receives, which
 // stays ready; and what it shares with each rank of the same machine beyond the second: with 2, 4 and 8 ranks of llama
-// 0, 0.3 and 0.9 MB. Fitted to 70 random compositions of 2 to 8 ranks with 60 to 3,900 collectives (Open MPI 4.1).
-constexpr uint64_t collective = 200, message = 1000, further_rank = 150000;
+// 0, 0.3 and 0.9 MB. Fitted to random compositions of 2 to 8 ranks with 60 to 3,900 collectives. Open MPI 4.1 itself
+// takes 900 bytes for a message that is sent and 780 for one that is received, as well with 20,000 of them.
+constexpr uint64_t collective = 200, message = 900, further_rank = 150000;
 // For a collective of a device with memory of its own, whose library has its own ways.
 constexpr uint64_t collective_of_device = 1400;
 
@@ -52,13 +54,20 @@ uint64_t of(const Attrs& attrs) {
   return bytes;
 }
 
+uint64_t ranges_of(const Plan& plan) {
+  uint64_t bytes = 0;
+  for (const Tensor& t : plan.tensors) bytes += of(t.ranges);
+  return bytes;
+}
+
+// Without the ranges of tensors.
 uint64_t lists_of(const Plan& plan) {
   uint64_t bytes = of(plan.buffers) + of(plan.calls) + of(plan.labels) + of(plan.units) + of(plan.tensors);
   for (const Buffer& b : plan.buffers) bytes += of(b.name);
   for (const Call& c : plan.calls) bytes += of(c.in) + of(c.out) + of(c.attrs);
   for (const Label& l : plan.labels) bytes += of(l.of);
   for (const Unit& u : plan.units) bytes += of(u.name) + of(u.params);
-  for (const Tensor& t : plan.tensors) bytes += of(t.name) + of(t.role) + of(t.ranges);
+  for (const Tensor& t : plan.tensors) bytes += of(t.name) + of(t.role);
   for (const Program& p : plan.programs)
     for (const Segment& s : p.segments) {
       bytes += of(s.actions);
@@ -67,10 +76,14 @@ uint64_t lists_of(const Plan& plan) {
   return bytes;
 }
 
+// The device has memory of its own.
+bool has_pinned(const Plan& plan) {
+  return std::any_of(plan.arenas.begin(), plan.arenas.end(), [](const Arena& a) { return a.kind == "pinned"; });
+}
+
 // Bytes that are kept for the actions that send to other ranks.
 uint64_t messages_of(const Plan& plan) {
-  const bool discrete =
-      std::any_of(plan.arenas.begin(), plan.arenas.end(), [](const Arena& a) { return a.kind == "pinned"; });
+  const bool discrete = has_pinned(plan);
   uint64_t bytes = 0;
   for (const Program& p : plan.programs)
     for (const Segment& s : p.segments)
@@ -105,7 +118,8 @@ uint64_t constants_of(const Plan& plan) {
 }
 
 // Rows of weights on their way between ranks that have parts of them, before the first step
-// (session/train/lengths.hpp): measured with 2 and 4 ranks.
+// (session/train/lengths.hpp): measured with 2 to 8 ranks. Where arenas are host memory, about half of what a step
+// needs for a while is not in use by then.
 uint64_t rows_between_ranks(const Plan& plan) {
   std::set<std::string> maps;
   for (const Tensor& t : plan.tensors)
@@ -115,7 +129,10 @@ uint64_t rows_between_ranks(const Plan& plan) {
   for (const Tensor& t : plan.tensors)
     if ((t.part || t.cut.count > 1) && maps.count(t.name))
       most = std::max(most, std::min(lengths_tile, static_cast<uint64_t>(count(t.desc))) * dtype_size(t.desc.dtype));
-  return 2 * plan.ranks.world.size * most;
+  const Arena& device = plan.arenas[0];
+  const uint64_t idle = has_pinned(plan) ? 0 : (device.transient + device.workspace) / 2;
+  const uint64_t bytes = 2 * plan.ranks.world.size * most;
+  return bytes - std::min(bytes, idle);
 }
 
 uint64_t communicator_of(const Plan& plan) {
@@ -133,15 +150,18 @@ uint64_t second_place_bytes(uint64_t tensors, bool store) {
 
 uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored) {
   const uint64_t lists = lists_of(plan);
-  const bool trains = plan.table.buffer != 0;
-  uint64_t letters = 0;
-  for (const Tensor& t : plan.tensors) letters += t.name.size();
-  const uint64_t each =
-      (trains ? saved_tensor : read_tensor) + letter * letters / std::max<size_t>(plan.tensors.size(), 1);
-  uint64_t tables = (trains ? plan.tensors.size() : stored) * each;
-  if (trains) tables -= std::min(tables, lists / 5);                // they fill the holes that planning left
-  if (trains) tables = std::max(tables, rows_between_ranks(plan));  // these are gone by then
-  return lists + executed(lists) + lists_of(model) + constants_of(plan) + tables + communicator_of(plan);
+  uint64_t tables = 0;
+  if (plan.table.buffer) {
+    tables = plan.tensors.size() * saved_tensor;
+    tables -= std::min(tables, lists / 10);               // they fill the holes that planning left
+    tables = std::max(tables, rows_between_ranks(plan));  // these are gone by then
+  } else {
+    uint64_t letters = 0;
+    for (const Tensor& t : plan.tensors) letters += t.name.size();
+    tables = stored * (read_tensor + letter * letters / std::max<size_t>(plan.tensors.size(), 1));
+  }
+  return lists + ranges_of(plan) + executed(lists) + lists_of(model) + constants_of(plan) + tables +
+         communicator_of(plan);
 }
 
 void release_freed_memory() {

@@ -5,9 +5,9 @@
 Each run is drawn from tensor x context x strategy of [zero] and its group x tiers x recomputation x number format x fp8 x
 adapter on 2, 4 or 8 ranks of a small model, and trains two steps. The arena of a rank has the planned bytes exactly. Its
 process takes what was planned within 1 %, or within 1 MiB: Linux counts pages in batches, so a run that is off is made
-twice again, and the median counts. Rank 0 says its peak itself; the others' are read from /proc while they run, the last
-time before they end. What the engine refuses is drawn again, and the reasons are listed. Without a seed, the commit
-draws."""
+twice again, and the median counts. The peaks are read from /proc until the ranks end, after they have saved; rank 0 also
+says its own after the last step. What the engine refuses is drawn again, and the reasons are listed. Without a seed, the
+commit draws."""
 import argparse
 import collections
 import json
@@ -118,7 +118,7 @@ class Engine:
                                 pids[rank] = found[1]
                         if rank in pids:
                             peaks[rank] = max(peaks[rank], resident(pids[rank]))
-                    time.sleep(0.05)
+                    time.sleep(0.02)  # a save takes longer
             finally:
                 child.terminate()
             output.seek(0)
@@ -126,7 +126,7 @@ class Engine:
         last = json.loads((self.work / "run/metrics.jsonl").read_text().splitlines()[-1])
         plan = (self.work / "run/plan.txt").read_text()
         process, arena = (int(re.search(line + r" +(\d+) bytes", plan)[1]) for line in ("process peak", "    total"))
-        peaks[0] = last["host_peak_bytes"]
+        peaks[0] = max(peaks[0], last["host_peak_bytes"])
         return process, [peak - process for peak in peaks], last["device_peak_bytes"] - arena
 
 
