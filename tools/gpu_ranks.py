@@ -17,6 +17,9 @@ ROUNDING, FEWER_BITS = 1e-4, 2e-2
 LLAMA = {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8}
 EXPERTS = {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 8,
            "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "output_router_logits": True}
+FP8 = 'transforms=[{plugin="fp8"}]'
+PAIRS = """[data]\nplugin = "pairs"\npaths = ["pairs.jsonl"]\ntokenizer = "bytes"\n[loss]\nplugin = "preference"
+[reference]\nfrom = "start"\n"""
 
 
 def rows_of(ranks):
@@ -52,15 +55,30 @@ def rows_of(ranks):
         stage = ("zero.plugin=zero2", "parallel.pipeline=2")
         rows += [("sequence", "llama", ("zero.plugin=zero2", "parallel.tensor=2", "parallel.sequence=true"), "one rank", ROUNDING),
                  ("pipeline", "llama", stage, "one rank", "bits" if ranks == 2 else ROUNDING),
-                 ("pipeline recompute", "llama", (*stage, "recompute.policy=full", "offload.optimizer=host"), "pipeline", "bits")]
+                 ("pipeline recompute", "llama", (*stage, "recompute.policy=full", "offload.optimizer=host"), "pipeline", "bits"),
+                 ("pipeline tiers", "llama", (*stage, "offload.activations=host", "offload.optimizer=host",
+                                              "offload.update_early=true", "offload.early_share=0.5"), "pipeline", "bits"),
+                 ("virtual stages", "llama", (*stage, "parallel.virtual_stages=2", "offload.activations=host"), "pipeline", "bits"),
+                 ("pairs one", "pairs", (), None, 0),
+                 ("pairs", "pairs", ("zero.plugin=zero3",), "pairs one", ROUNDING),
+                 ("pairs pipeline", "pairs", stage, "pairs one", "bits" if ranks == 2 else ROUNDING)]
     if ranks % 4 == 0:
         for way in ("tensor", "context"):
             rows.append((f"pipeline x {way}", "llama", (*stage, f"parallel.{way}=2"), "one rank", ROUNDING))
+        rows += [("pipeline zero3", "llama", ("zero.plugin=zero3", "parallel.pipeline=2"), "pipeline", "bits"),
+                 ("pipeline sum int8", "llama", (*stage, "zero.sum=int8"), "one rank", FEWER_BITS),
+                 ("pipeline of 4", "llama", ("parallel.pipeline=4", "offload.activations=host"), "one rank",
+                  "bits" if ranks == 4 else ROUNDING)]
+    rows += [("fp8 one", "llama", ("precision.plugin=bf16", FP8), None, 0),
+             ("fp8", "llama", ("precision.plugin=bf16", FP8, "zero.plugin=zero2"), "fp8 one", FEWER_BITS)]
+    if ranks % 2 == 0:
+        rows.append(("fp8 pipeline", "llama", ("precision.plugin=bf16", FP8, *stage), "fp8 one", FEWER_BITS))
     rows += [("experts one", "mixtral", (), None, 0),
              ("experts", "mixtral", ("zero.plugin=zero3",), "experts one", ROUNDING)]
     if ranks % 2 == 0:
         rows.append(("experts tensor", "mixtral", ("zero.plugin=zero2", "parallel.tensor=2"), "experts one", ROUNDING))
     rows.append(("fewer ranks", "llama", ("zero.plugin=zero3",), "one rank", ROUNDING))
+    rows.append(("lost rank", "llama", ("zero.plugin=zero3", "checkpoint.memory_every=1"), "one rank", ROUNDING))
     return rows
 
 
@@ -87,15 +105,19 @@ class RankCheck(Check):
     def config(self, model, steps=None):
         super().config("llama", steps)  # the text
         steps, per_rank = (4, 1) if self.args.software else (20, 2)
-        section = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (LLAMA if model == "llama" else EXPERTS).items())
+        section = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (EXPERTS if model == "mixtral" else LLAMA).items())
+        rows = 2 if model == "pairs" else 1
+        data = PAIRS if model == "pairs" else '[data]\npaths = ["text.txt"]\nvalidation = 0.0\n'
+        (self.work / "pairs.jsonl").write_text("".join(
+            json.dumps({"prompt": f"{k} and {k}", "chosen": f" is {2 * k}", "rejected": f" is {k}"}) + "\n" for k in range(500)))
         path = self.work / f"{model}-ranks.toml"
-        path.write_text(f"""[run]\nname = "{model}"\n[model]\nplugin = "{model}"\n{section}
-[data]\npaths = ["text.txt"]\nvalidation = 0.0\n[train]\nsteps = {steps}\nmicro_batch = 1\nglobal_batch = {per_rank * self.ranks}
+        path.write_text(f"""[run]\nname = "{model}"\n[model]\nplugin = "{'mixtral' if model == 'mixtral' else 'llama'}"\n{section}
+{data}[train]\nsteps = {steps}\nmicro_batch = {rows}\nglobal_batch = {rows * per_rank * self.ranks}
 sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoint]\nevery = {steps // 2}\n""")
         return path
 
-    def start(self, ranks, words, limit=600):
-        """Runs `engine` on so many ranks. Fails with what the first rank that failed says."""
+    def spawn(self, ranks, words):
+        """The processes of `engine` as so many ranks. Each writes a log."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -108,6 +130,11 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
             log = open(self.work / f"rank-{rank}.log", "w")
             children.append(subprocess.Popen([str(w) for w in (self.build / "tools/engine", *words)], env=env, cwd=self.work,
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        return children
+
+    def start(self, ranks, words, limit=600):
+        """Runs `engine` on so many ranks. Fails with what the first rank that failed says."""
+        children = self.spawn(ranks, words)
         end = time.monotonic() + limit
         try:
             codes = [child.wait(max(0.1, end - time.monotonic())) for child in children]
@@ -140,8 +167,50 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
             self.start(1, ("run", out, f"train.steps={4 if self.args.software else 20}", "zero.plugin=none"))
         return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
+    def lost(self, words):
+        """A rank is killed in a step: the others end, and half of them go on from the memory of the host."""
+        out, config = self.work / "lost-rank", self.config("llama")
+        metrics = out / "metrics.jsonl"
+
+        def steps():
+            return metrics.read_text().count("\n") if metrics.exists() else 0
+
+        children = self.spawn(self.ranks, ("run", config, "device.plugin=cuda", "comm.plugin=nccl", "comm.timeout=60s", "--out",
+                                           out, *words, "train.steps=100000", "checkpoint.every=100000"))
+        try:
+            end = time.monotonic() + 300
+            while steps() < 3 and time.monotonic() < end and children[0].poll() is None:
+                time.sleep(0.01)
+            need(children[0].poll() is None and steps() >= 3, "the ranks did not come to step 3")
+            children[-1].kill()
+            begin = time.monotonic()
+            codes = [child.wait(100) for child in children]
+            seconds = time.monotonic() - begin
+        except subprocess.TimeoutExpired:
+            raise Failed("a rank was killed, and another one has not ended after 100 s") from None
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
+        need(0 not in codes, f"a rank was killed, and the ranks ended with {codes}")
+        half = max(self.ranks // 2, 1)
+        comm = ("comm.plugin=nccl",) if half > 1 else ("zero.plugin=none",)
+        last = steps() + 2
+        self.start(half, ("run", out, f"train.steps={last}", *comm))
+        need("was only in memory" in (self.work / "rank-0.log").read_text(errors="replace"), "it went on from a checkpoint on disk")
+        self.start(1, ("run", config, "device.plugin=cuda", "--out", self.work / "never-lost", f"train.steps={last}"))
+        got, want = ([json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+                     for folder in (out, self.work / "never-lost"))
+        need(len(got) == len(want) == last, f"{len(got)} steps and {len(want)}, not {last}")
+        worst = max(abs(g / w - 1) for g, w in zip(got, want))
+        self.numbers.update(ranks=self.ranks, seconds_to_end=round(seconds, 1), worst=worst)
+        need(worst <= ROUNDING, f"losses are up to {worst:.1e} from those of one rank: more than {ROUNDING:.0e}")
+        return f"the others ended after {seconds:.1f} s; {half} ranks went on; losses within {worst:.1e} of one rank's"
+
     def row(self, name, model, words, beside, how):
         """One composition: a line for the report."""
+        if name == "lost rank":
+            return self.lost(words)
         ranks = 1 if beside is None else self.ranks
         lines = self.train(name, model, ranks, *words)
         self.losses[name] = [(line["loss"], line["grad_norm"]) for line in lines]

@@ -78,10 +78,10 @@ class Hosts {
       out += name + " ";
     return out;
   }
-  // The words of mpirun on node 1 that start two ranks on each of these.
-  Args mpirun(const std::vector<int>& nodes, const Args& words) const {
+  // The words of mpirun on the first of these that start as many ranks on each.
+  Args mpirun(const std::vector<int>& nodes, const Args& words, const Args& own = {}, int ranks = 2) const {
     std::string all;
-    for (const int k : nodes) all += (all.empty() ? "node" : ",node") + std::to_string(k) + ":2";
+    for (const int k : nodes) all += (all.empty() ? "node" : ",node") + std::to_string(k) + ":" + std::to_string(ranks);
     Args out = {"-t",
                 std::to_string(pid(nodes[0])),
                 "-n",
@@ -105,8 +105,9 @@ class Hosts {
                 "oob_tcp_if_include",
                 "eth0",
                 "--wdir",
-                scratch_.path().string(),
-                ENGINE_COMMAND};
+                scratch_.path().string()};
+    out.insert(out.end(), own.begin(), own.end());
+    out.emplace_back(ENGINE_COMMAND);
     out.insert(out.end(), words.begin(), words.end());
     return out;
   }
