@@ -238,16 +238,6 @@ TEST_CASE("five settings for large models on 8, 16 and 64 cards, in seconds", "[
     }
 }
 
-// Between hosts with so slow a network, sums over ranks take longer than the passes.
-TEST_CASE("a pipeline is found where the network is slow", "[.slow]") {
-  Words words = one_million;
-  words.push_back("comm.describe={bandwidth='2GB', latency='10us', ranks_per_node=8, node_bandwidth='160GB'}");
-  const Found one = found(llama, 64, words);
-  check_five(one, llama, 64, words);
-  CHECK_THAT(eng::words_of(one.fit.fastest[0].edits), Contains("parallel.pipeline="));
-  CHECK(one.seconds < 60 * patience);
-}
-
 TEST_CASE("a plan of 65,536 ranks with degrees and groups, in seconds", "[.slow]") {
   const Words words = {"train.sequence_length=2048", "parallel.tensor=8", "zero.plugin=mics", "zero.group=2"};
   const std::clock_t start = std::clock();
