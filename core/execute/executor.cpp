@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/execute/executor.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace eng {

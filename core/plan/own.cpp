@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/own.hpp"
 
-#include <fmt/format.h>
-
 #include <set>
 
 namespace eng {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/update.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"

@@ -55,7 +55,8 @@ struct Parameter {
   // Its shape in memory.
   eng_desc held() const {
     eng_desc out = desc;
-    return out.dims[0] += zero_rows, out;
+    out.dims[0] += zero_rows;
+    return out;
   }
 };
 

@@ -24,7 +24,7 @@ void check_pipeline(const Config& config, bool reads_more);
 // if a name is not that of a later block, or if there are fewer blocks than virtual stages.
 std::vector<uint32_t> cut_points(const Model& model, uint32_t stages, const std::vector<std::string>& given);
 
-// The same of all virtual stages of a rank's pipeline, with those of the reference, if there is one.
+// The first blocks of all virtual stages but the first, those of the reference included.
 std::vector<uint32_t> stage_firsts(const Model& model, const Ranks& ranks, const std::vector<std::string>& given);
 
 // The FLOPs of a micro-batch, forward and backward, of each virtual stage between these cut points.

@@ -14,7 +14,7 @@ TEST_CASE("divided layers refuse sums that keep what they leave out", "[cli]") {
   const Result refused = engine(scratch, narrow);
   INFO(refused.err);
   CHECK(refused.exit == 2);
-  CHECK(has(refused.err, "ranks that divide a layer or the layers (parallel.tensor = 2"));
+  CHECK(has(refused.err, "ranks that divide a layer (parallel.tensor = 2)"));
   CHECK(has(refused.err, "leave zero.sum out"));
   narrow[4] = "parallel.tensor=1";
   CHECK(engine(scratch, narrow).exit == 0);

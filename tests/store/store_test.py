@@ -186,7 +186,8 @@ def refusals():
         expect(not (here.path / "run").exists(), "a run was made")
         store.rules = [lambda handler, method, *_: method == "PUT" and (store.send(handler, 200) or True)]
         _, err = here.train()
-        expect("no ETag in the answer to PUT" in err and "3 of 3 checkpoints were not copied" in err and not store.objects, err)
+        # The oldest of those that wait is left out if the place would not keep it either.
+        expect("no ETag in the answer to PUT" in err and re.search("[23] of 3 checkpoints were not copied", err) and not store.objects, err)
         store.rules = []
         shutil.rmtree(here.path / "run")
         here.train()

@@ -173,7 +173,7 @@ TEST_CASE("ways to divide a step: degrees within a node, groups of nodes, and wh
   CHECK_FALSE(has(node, "parallel.sequence=true"));
   for (const std::string& one : nodes)
     if (one.find("parallel.pipeline") != std::string::npos) CHECK_THAT(one, !Contains("zero3") && !Contains("context"));
-  for (const std::string& one : words(false, 8, {"offload.update_late=true", "offload.optimizer=host"}))
+  for (const std::string& one : words(false, 8, {"loss.plugin=caller"}))
     CHECK_THAT(one, !Contains("pipeline"));  // which the rules of a pipeline refuse
   for (const std::string& one : node) CHECK_THAT(one, !Contains("group") && !Contains("hpz") && !Contains("int8"));
   CHECK(has(nodes, "zero.plugin=hpz zero.group=8"));
