@@ -113,7 +113,6 @@ ManifestTensor read_tensor(const Json& json) {
   return t;
 }
 
-constexpr uint64_t kMaxManifest = 1u << 30;
 constexpr const char* kFormat = "engine-checkpoint";
 constexpr const char* kDamaged = "its checksum does not match: truncated or damaged";
 // The text ends with this, the digits, and kEnd.
@@ -259,14 +258,14 @@ static std::filesystem::path manifest_in(const std::filesystem::path& directory)
 
 Manifest read_manifest(const std::filesystem::path& directory) {
   const auto path = manifest_in(directory);
-  return parse_manifest(read_text(path, kMaxManifest, Exit::checkpoint), path.string());
+  return parse_manifest(read_text(path, most_manifest, Exit::checkpoint), path.string());
 }
 
 Manifest read_head(const std::filesystem::path& directory) {
   const auto path = manifest_in(directory);
   const FileReader file(path, Exit::checkpoint);
   const uint64_t tail = kSeal.size() + kDigits + kEnd.size();
-  if (file.size() < tail || file.size() > kMaxManifest) return read_manifest(directory);  // says what is wrong
+  if (file.size() < tail || file.size() > most_manifest) return read_manifest(directory);  // says what is wrong
   const uint64_t body = file.size() - tail;
   std::string head, piece(std::min<uint64_t>(kPiece, body), '\0');
   Checksum sum;

@@ -101,6 +101,8 @@ struct Manifest {
 // JSON whose last line is the checksum of all text before it.
 std::string manifest_text(const Manifest& manifest);
 
+constexpr uint64_t most_manifest = 1u << 30;  // bytes; a longer one is neither written nor read
+
 // Writes that text in pieces, so that neither it nor all ranges need be in memory.
 class ManifestWriter {
  public:

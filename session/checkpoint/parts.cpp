@@ -121,6 +121,11 @@ uint64_t write_manifest(const std::filesystem::path& path, const RunPoint& point
     writer.add(whole);
   }
   uint64_t bytes = writer.finish();
+  if (bytes > most_manifest)
+    throw Error(
+        Exit::usage,
+        fmt::format("{}: the manifest has {} bytes, and {} are the most that is read", where, bytes, most_manifest),
+        "raise zero.bucket: each bucket of each rank is a range of its own");
   file.finish();
   for (const ManifestFile& f : files) bytes += f.bytes;
   return bytes;

@@ -100,6 +100,14 @@ double adapter_number(const Json& json, const char* key, const std::string& wher
   return value.number();
 }
 
+// True if the name of the map ends so, as PEFT matches it: each point of the pattern is any character.
+bool ends_as(const std::string& map, const std::string& pattern) {
+  if (pattern.size() > map.size()) return false;
+  const size_t first = map.size() - pattern.size();
+  return (!first || map[first - 1] == '.') && std::equal(pattern.begin(), pattern.end(), map.begin() + int64_t(first),
+                                                         [](char p, char c) { return p == '.' || p == c; });
+}
+
 // The alpha of a map. Patterns are regular expressions in PEFT; only names of maps or their ends are understood.
 double alpha_of(const Json& json, const std::string& map, double fallback, const std::string& where) {
   const Json& patterns = json.get("alpha_pattern");
@@ -109,7 +117,7 @@ double alpha_of(const Json& json, const std::string& map, double fallback, const
       if (!std::all_of(pattern.begin(), pattern.end(),
                        [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; }))
         refuse(where, "alpha_pattern `" + pattern + "` is a regular expression", "write the names of the maps");
-      if (pattern != map && !map.ends_with("." + pattern)) continue;
+      if (!ends_as(map, pattern)) continue;
       if (!value.is_number() || (out && *out != value.number()))
         refuse(where, "alpha_pattern does not give one number for " + map);
       out = value.number();
@@ -248,7 +256,11 @@ void load_adapter(const fs::path& directory, const Config& config, const Pretrai
   const Json json = parse_json(read_text(json_file, 1u << 20, Exit::checkpoint), where, 8);
   refuse_other_kinds(json, where);
   const double alpha = adapter_number(json, "lora_alpha", where);
-  const auto is_on = [&](const char* key) { return json.get(key).is_boolean() && json.get(key).boolean(); };
+  const auto is_on = [&](const char* key) {
+    const Json& value = json.get(key);
+    if (!value.is_null() && !value.is_boolean()) refuse(where, fmt::format("`{}` is neither true nor false", key));
+    return value.is_boolean() && value.boolean();
+  };
   const bool root = is_on("use_rslora"), dora = is_on("use_dora");
   const SafetensorsFile file(file_name);
 

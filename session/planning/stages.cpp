@@ -49,10 +49,10 @@ StagePlan stage_plan(const Setup& setup, const Config& config, const Machine& ma
 }
 
 uint32_t enough_micro_batches(const Pipeline& all) {
-  // With virtual stages, groups of micro-batches follow each other, which have to be as large as those of all.
-  // Forwards of a reference are a group ahead.
-  const uint32_t groups = all.reference ? 4 : 3;
-  const uint32_t some = all.parts > 1 ? groups * all.ranks + all.micro_batches % all.ranks : 2 * all.ranks;
+  // With virtual stages, groups of micro-batches follow each other, which have to be as large as those of all. Passes
+  // of the first and the last groups overlap, of two ranks those of six. Forwards of a reference are a group ahead.
+  const uint32_t groups = std::max(3 * all.ranks, 2 * all.ranks + 8) + (all.reference ? all.ranks : 0);
+  const uint32_t some = all.parts > 1 ? groups + all.micro_batches % all.ranks : 2 * all.ranks;
   return std::min(all.micro_batches, some);
 }
 

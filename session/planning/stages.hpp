@@ -28,8 +28,8 @@ struct StagePlan {
 // That of the plan of one of its ranks.
 StagePlan stage_plan(const Setup& setup, const Config& config, const Machine& machine);
 
-// Micro-batches of a step that has the transients of one with all of them: from twice as many as stages on, or three
-// times with virtual stages, each takes the place of an earlier one.
+// Micro-batches of a step that has the transients of one with all of them: from twice as many as stages on, or some
+// groups of them with virtual stages, each takes the place of an earlier one.
 uint32_t enough_micro_batches(const Pipeline& all);
 // The bytes that a step of `all` micro-batches takes more than this plan of a step with enough of them: tokens and, of
 // host memory, lists.

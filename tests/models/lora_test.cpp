@@ -154,6 +154,11 @@ TEST_CASE("lora: an adapter that does not fit the transform is refused", "[lora]
   edit(scratch / "other" / "adapter_config.json", "\"use_bdlora\": null", "\"use_bdlora\": true");
   CHECK_THAT(eng::test::refusal(eng::Exit::usage, [&] { Adapted(about, scratch / "other", fitting); }),
              Catch::Contains("use_bdlora is not supported"));
+  edit(scratch / "other" / "adapter_config.json", "\"use_bdlora\": true", "\"use_bdlora\": null");
+  edit(scratch / "other" / "adapter_config.json", "\"alpha_pattern\": {}", "\"alpha_pattern\": {\"q.proj\": 12}");
+  CHECK_THAT(refused(scratch / "other", fitting), Catch::Contains("q_proj: scaled by 6 there, by 3 here"));
+  edit(scratch / "other" / "adapter_config.json", "\"use_rslora\": true", "\"use_rslora\": \"true\"");
+  CHECK_THAT(refused(scratch / "other", fitting), Catch::Contains("`use_rslora` is neither true nor false"));
   CHECK_THAT(refused(dora / "start", fitting), Catch::Contains("q_proj: with use_dora there, without dora here") &&
                                                    Catch::Contains("q_proj.lora_magnitude_vector: unexpected"));
   CHECK_THAT(refused(lora / "start", fitting_dora),

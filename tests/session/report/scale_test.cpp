@@ -195,6 +195,7 @@ TEST_CASE("ways to divide a step: degrees within a node, groups of nodes, and wh
 // A step of many micro-batches takes the memory of one with twice as many as stages, and its tokens.
 TEST_CASE("stages are planned with few micro-batches as with all") {
   for (const Words& more : {Words{"parallel.pipeline=4"}, Words{"parallel.pipeline=2", "parallel.virtual_stages=2"},
+                            Words{"parallel.pipeline=2", "parallel.virtual_stages=4"},
                             Words{"parallel.pipeline=4", "recompute.policy=full", "zero.plugin=zero2"},
                             Words{"parallel.pipeline=2", "zero.plugin=zero3", "train.reduce=step"}}) {
     Words words = {"train.sequence_length=64", "train.micro_batch=1", "train.accumulate=24",
