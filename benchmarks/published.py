@@ -7,9 +7,9 @@
     python3 benchmarks/published.py [ENGINE] --check    exit status 1 if that file is not what the plans give, or if a
                                                         run is further off than 15 % that is not listed as a miss
 
-One model of time serves all rows (docs/plan.md, "How long a step takes"): nothing is fitted to a run. The runs are those
-of other trainers, so a difference is that of the estimate and that of the trainer together. Runs in fp8 are left out: no
-described card has kernels for it, so the engine has no plan for them."""
+One model of time serves all rows (docs/plan.md, "How long a step takes"). One number of it is from a row: the part of a
+card's peak that products in fp8 reach, from Qwen2.5 3B in fp8. The runs are those of other trainers, so a difference
+is that of the estimate and that of the trainer together. The settings of llmq in fp8 are taken to be those in bf16."""
 import argparse
 import json
 import pathlib
@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results/published.md"
 WITHIN = 15  # per cent
 
+FP8 = "fp8"  # stands for the transform
 LLMQ = "llmq, IST-DASLab/llmq benchmarks/{}.md"
 LLMQ_WORDS = ["precision.plugin=bf16_sr", "train.sequence_length=1024"]
 A100 = "torchtitan, pytorch/torchtitan docs/performance.md"
@@ -29,6 +30,7 @@ TITAN = ["zero.plugin=zero3", "precision.plugin=bf16"]
 # The paper's models are GPTs with 51,200 tokens, in 16 bits with loss scales. `opt` has the same shapes.
 MEGATRON = "Megatron-LM, Korthikanti et al. 2022, arXiv 2205.05198, tables 3 and 5"
 MEGATRON_WORDS = ["precision.plugin=fp16", "train.sequence_length=2048", "parallel.tensor=8"]
+BRIDGE = "Megatron-Bridge, NVIDIA-NeMo/Megatron-Bridge docs/performance-summary-archive.md"
 OWN = "this engine, benchmarks/results/steps-h200.md"
 
 QWEN_3B = ["hidden_size=2048", "intermediate_size=11008", "num_hidden_layers=36", "num_attention_heads=16",
@@ -38,10 +40,10 @@ QWEN_3B = ["hidden_size=2048", "intermediate_size=11008", "num_hidden_layers=36"
 OTHER_H100 = {"memory": '"94GiB"', "memory_bandwidth": '"2400GB"'}
 
 
-def llmq(name, preset, speed, ranks, micro, accumulate, more=()):
+def llmq(name, preset, speed, ranks, micro, accumulate, more=(), fp8=()):
     words = LLMQ_WORDS + [f"train.micro_batch={micro}", f"train.accumulate={accumulate}",
-                          *(["zero.plugin=zero2"] if ranks > 1 else []), *(f"model.{m}" for m in more)]
-    return (f"Qwen2.5 {name}, {micro} x 1024 x {accumulate}", "h100-80g", ranks, ("qwen2", preset), words, speed,
+                          *(["zero.plugin=zero2"] if ranks > 1 else []), *(f"model.{m}" for m in more), *fp8]
+    return (f"Qwen2.5 {name}{', fp8' if fp8 else ''}, {micro} x 1024 x {accumulate}", "h100-80g", ranks, ("qwen2", preset), words, speed,
             LLMQ.format(f"H100x{ranks}"))
 
 
@@ -72,6 +74,14 @@ RUNS = [
     llmq("1.5B", "qwen2.5-1.5b", 457000 / 8, 8, 32, 2),
     llmq("3B", "qwen2.5-1.5b", 240000 / 8, 8, 16, 4, QWEN_3B),
     llmq("7B", "qwen2.5-7b", 112000 / 8, 8, 8, 8),
+    llmq("0.5B", "qwen2.5-0.5b", 164000, 1, 32, 16, (), [FP8]),
+    llmq("1.5B", "qwen2.5-1.5b", 73000, 1, 32, 16, (), [FP8]),
+    llmq("3B", "qwen2.5-1.5b", 40400, 1, 16, 32, QWEN_3B, [FP8]),
+    llmq("7B", "qwen2.5-7b", 19200, 1, 4, 128, (), [FP8]),
+    llmq("7B", "qwen2.5-7b", 159000 / 8, 8, 8, 8, (), [FP8]),
+    ("LLaMA 3 8B, fp8, 1 x 8192 x 16", "h100-80g", 8, ("llama", "llama-3-8b"),
+     ["precision.plugin=bf16", "zero.plugin=zero2", "train.micro_batch=1", "train.accumulate=16",
+      "train.sequence_length=8192", FP8], 14451, BRIDGE),
     titan("LLaMA 3 8B, every second layer recomputed", "h100-96g", 8, ("llama", "llama-3-8b"), 2, 8192, LAYERS, 6667,
           H100),
     titan("LLaMA 3 8B, every second layer recomputed", "h100-96g", 128, ("llama", "llama-3-8b"), 2, 8192, LAYERS, 6514,
@@ -103,6 +113,7 @@ RUNS = [
 
 # Runs that the estimate misses by more, and why, as far as that is known.
 MISSES = {
+    "Qwen2.5 0.5B, fp8, 32 x 1024 x 16": "not known; the estimate of the same run in bf16 is 10 % too fast, too",
     "8 x h100-96g": "cards limited to 500 W, whose peak is lower than that of the data sheet by an unknown part",
     "128 x h100-96g": "the same cards",
     "GPT 175B, tensor 8, 8 stages of 3, sequence, selective": "no kernels divide the head on these cards, so that the last "
@@ -128,7 +139,9 @@ def estimate(engine, run, folder):
     """Tokens per second of a GPU, and the part of a card's memory that the plan takes."""
     _, card, ranks, model, words, _, _ = run
     config = folder / "model.toml"
-    config.write_text(f'[model]\nplugin = "{model[0]}"\npreset = "{model[1]}"\n', encoding="utf-8")
+    transform = '[[transforms]]\nplugin = "fp8"\n' if FP8 in words else ""
+    words = [w for w in words if w != FP8]
+    config.write_text(f'[model]\nplugin = "{model[0]}"\npreset = "{model[1]}"\n{transform}', encoding="utf-8")
     done = subprocess.run([engine, "plan", config, "--json", "--ranks", str(ranks),
                            f'device.describe="{card_path(card, folder)}"', *model[2:], *words],
                           stdout=subprocess.PIPE, check=False)

@@ -185,7 +185,7 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
   m.flops = number("describe.flops", reached.flops * info.peak_f32);
   if (!comm.has("describe.flops")) {
     m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16;
-    m.fp8 = reached.flops * target.peak_fp8;
+    m.fp8 = reached.fp8 * target.peak_fp8;
     m.attention = reached.attention / reached.flops;
   }
   m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);

@@ -40,8 +40,10 @@ struct Reached {
   double launch;     // seconds between two kernels
   double attention;  // as `flops`, for attention: between 0.36 and 0.47 measured on an H200, 0.55 to 0.7 published for
                      // an A100 (Dao 2023, arXiv 2307.08691)
+  double fp8;        // as `flops`, for products in fp8, which the power of a card limits: so that the estimate of one
+                     // published run, Qwen2.5 3B, agrees (benchmarks/published.py)
 };
-constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6, 0.5};
+constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6, 0.5, 0.55};
 // Bytes per second of a host's memory where [host] memory_bandwidth is absent: eight channels of DDR4-2133 have 137
 // GB/s.
 constexpr double assumed_host_memory = 1e11;

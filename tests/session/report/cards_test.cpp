@@ -268,7 +268,7 @@ TEST_CASE("maps of 8 bits count at the peak of fp8, and attention does not") {
   eng::Target older = h100;  // it states no peak
   older.peak_fp8 = 0;
   CHECK(eng::seconds_at_peak(here.model, older) == Approx((6 * (maps + others) + attention) / 989e12));
-  CHECK(eng::machine_of(config.section("comm"), h100).fp8 == Approx(eng::reached.flops * 1979e12));
+  CHECK(eng::machine_of(config.section("comm"), h100).fp8 == Approx(eng::reached.fp8 * 1979e12));
 
   // Forward and backward: three products for each map and token.
   eng::Machine machine;
