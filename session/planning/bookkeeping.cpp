@@ -170,25 +170,29 @@ void release_freed_memory() {
 #endif
 }
 
-uint64_t loaded_bytes(const void* address) {
+uint64_t loaded_bytes(const std::set<const void*>& addresses) {
   struct Search {
-    uintptr_t address;
+    const std::set<const void*>& addresses;
     uint64_t bytes;
-  } search{reinterpret_cast<uintptr_t>(address), 0};
+  } search{addresses, 0};
   dl_iterate_phdr(
       [](dl_phdr_info* object, size_t, void* out) {
         auto& found = *static_cast<Search*>(out);
         constexpr uint64_t step = 256 * 1024;
         uint64_t bytes = 0;
-        bool here = false;
+        bool here = false, own = false;
         for (size_t k = 0; k < object->dlpi_phnum; ++k) {
           const auto& part = object->dlpi_phdr[k];
           if (part.p_type != PT_LOAD) continue;
-          here = here || found.address - object->dlpi_addr - part.p_vaddr < part.p_memsz;
+          const auto inside = [&](const void* address) {
+            return reinterpret_cast<uintptr_t>(address) - object->dlpi_addr - part.p_vaddr < part.p_memsz;
+          };
+          here = here || std::any_of(found.addresses.begin(), found.addresses.end(), inside);
+          own = own || inside(reinterpret_cast<const void*>(&peak_resident_bytes));
           bytes += part.p_memsz;
         }
-        if (here) found.bytes = bytes <= step ? step : step + ((bytes - step) / 2 + step - 1) / step * step;
-        return here ? 1 : 0;
+        if (here && !own) found.bytes += bytes <= step ? step : step + ((bytes - step) / 2 + step - 1) / step * step;
+        return 0;
       },
       &search);
   return search.bytes;

@@ -2,6 +2,8 @@
 // Host memory that a process needs for its plan itself: lists, names, the records of kernels, tables of checkpoints.
 #pragma once
 
+#include <set>
+
 #include "core/plan/plan.hpp"
 #include "core/trace/model.hpp"
 
@@ -22,10 +24,10 @@ uint64_t second_place_bytes(uint64_t tensors, bool store);
 // otherwise, beside its arenas.
 void release_freed_memory();
 
-// The memory that the shared object at this address takes when it is used: its code and tables, in steps of 256 KiB, so
-// that not every build has other plans. Half of a larger object is counted beyond that: a run reads the code of one of
-// its models.
-uint64_t loaded_bytes(const void* address);
+// The memory that the shared objects at these addresses take when they are used, each once, without the engine's own:
+// their code and tables, in steps of 256 KiB, so that not every build has other plans. Half of a larger object is
+// counted beyond that: a run reads the code of one of its models.
+uint64_t loaded_bytes(const std::set<const void*>& addresses);
 
 // The largest resident size of this process so far.
 uint64_t peak_resident_bytes();

@@ -181,11 +181,14 @@ static void make_model(Setup& s, const Asked& a) {
     const std::string& plugin = std::get<std::string>(given.values.at("plugin"));
     files.insert(reinterpret_cast<const void*>(a.registry.table<eng_transform>(ENG_TRANSFORM_KIND, plugin).apply));
   }
-  for (const void* file : files) s.model_overhead += loaded_bytes(file);
   // A strategy may bring ops, too.
   if (!a.ranks().single()) a.registry.table<eng_axis>(ENG_ZERO_KIND, a.section("zero").string("plugin"));
   if (a.training && !a.readable.job) s.observers = make_observers(a.config, a.registry);  // these as well
   s.model = model_of(s, a, s.notes);
+  for (const auto& [number, t] : s.model.templates)
+    for (const Node& node : t.graph.nodes)
+      files.insert(node.op->id);  // of a plugin, whose file has the kernels as well
+  s.model_overhead = loaded_bytes(files);
   if (!s.kernels || !s.kernels->host_memory()) need_op_kernels(a.registry, s.model, s.target);
 }
 
