@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "core/base/error.hpp"
@@ -66,8 +67,8 @@ static Json parsed(const std::string& said, uint32_t rank) {
   Json out = Json::parse_or_null(said);
   bool right = out.is_array();
   for (size_t k = 0; right && k < out.size(); ++k)
-    right = out[k].is_array() && out[k].size() == 4 && out[k][0].is_string() && out[k][1].is_array() &&
-            out[k][2].is_string() && out[k][3].is_integer();
+    right = out[k].is_array() && out[k].size() == 5 && out[k][0].is_string() && out[k][1].is_array() &&
+            out[k][2].is_string() && out[k][3].is_integer() && out[k][4].is_boolean();
   if (!right)
     throw Error(Exit::communication, fmt::format("the message from rank {} is not valid", rank),
                 "its bytes were changed in transit, or it runs another engine");
@@ -78,12 +79,14 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
   if (!exchange) return;
   Json mine = Json::array();
   for (const Item& item : items)
-    mine.push_back(Json::array({item.name, item.ranks, Checksum::of(item.text), static_cast<int>(item.exit)}));
+    mine.push_back(
+        Json::array({item.name, item.ranks, Checksum::of(item.text), static_cast<int>(item.exit), item.optional}));
   const std::vector<std::string> all = exchange(mine.dump());
   // By name and ranks: each rank's hash.
   struct Found {
     std::map<uint32_t, std::string> hashes;
     Exit exit;
+    bool optional;
   };
   std::vector<std::pair<std::string, std::vector<uint32_t>>> order;
   std::map<std::pair<std::string, std::vector<uint32_t>>, Found> found;
@@ -96,14 +99,15 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
       if (!found.count(id)) order.push_back(id);
       found[id].hashes[r] = item[2].text();
       found[id].exit = static_cast<Exit>(item[3].integer());
+      found[id].optional = item[4].boolean();
     }
   }
   for (const auto& id : order) {
     const auto& [name, members] = id;
-    auto& [hashes, exit] = found[id];
+    auto& [hashes, exit, optional] = found[id];
     bool same = true;
     for (uint32_t r = 0; r < all.size(); ++r)
-      if (members.empty() || std::count(members.begin(), members.end(), r))
+      if (optional ? hashes.count(r) : members.empty() || std::count(members.begin(), members.end(), r))
         same = same && hashes[r] == hashes.begin()->second;
     if (same) continue;
     // Every rank gets here with the same item, and sends its text.
@@ -130,12 +134,32 @@ Item config_item(const Config& config) {
   return {"configuration", Exit::usage, text, {}};
 }
 
-Item plugins_item(const Registry& registry) {
-  std::vector<std::string> lines;
-  for (const auto& p : registry.loaded())
-    lines.push_back(fmt::format("{} = version {}, sha256 {}\n", p.id, p.version, p.sha256));
-  std::sort(lines.begin(), lines.end());
-  return {"plugins", Exit::environment, fmt::format("{}", fmt::join(lines, "")), {}};
+std::vector<Item> plugins_items(const Registry& registry, const Ranks& ranks) {
+  const auto of_kernels = [&](const std::string& path) {
+    for (const Candidate& file : registry.candidates())
+      if (file.path == path)
+        return std::all_of(file.description.provides.begin(), file.description.provides.end(),
+                           [](const Provided& one) { return one.kind == ENG_KERNELS_KIND; });
+    return false;
+  };
+  std::vector<std::string> all, kernels;
+  std::vector<Item> out;
+  for (const auto& p : registry.loaded()) {
+    const bool of_stage = ranks.pipeline > 1 && of_kernels(p.path);
+    std::string line = fmt::format("{} = version {}, sha256 {}\n", p.id, p.version, p.sha256);
+    if (of_stage) out.push_back({"kernels of " + p.id, Exit::environment, line, {}, true});
+    (of_stage ? kernels : all).push_back(std::move(line));
+  }
+  const auto add = [&](const char* name, std::vector<std::string>& lines, std::vector<uint32_t> members) {
+    std::sort(lines.begin(), lines.end());
+    out.push_back({name, Exit::environment, fmt::format("{}", fmt::join(lines, "")), std::move(members)});
+  };
+  add("plugins", all, {});
+  if (ranks.pipeline == 1) return out;
+  std::vector<uint32_t> stage(ranks.stage_size());
+  std::iota(stage.begin(), stage.end(), ranks.stage() * ranks.stage_size());
+  add("kernels", kernels, std::move(stage));
+  return out;
 }
 
 std::vector<Item> collective_items(const Plan& plan) {

@@ -66,7 +66,7 @@ void Opening::open_data() {
   if (options_.trains && has_source_) tell(notes_of(config, *data, vocabulary));
   count_data(setup, *data);
   std::vector<Item> items = collective_items(setup.plan);
-  items.push_back(plugins_item(*opened.registry));
+  for (Item& item : plugins_items(*opened.registry, setup.plan.ranks)) items.push_back(std::move(item));
   items.push_back({"data", Exit::data, data->info().content_hash, {}});
   agree(member_.exchange(), items);
 }

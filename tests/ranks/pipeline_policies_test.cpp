@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of stages with activations on a tier, updates beside passes, sums in fewer bits, a reference: against ranks
 // without stages, over resumes, and in memory.
-#include <algorithm>
-#include <cmath>
 
 #include "../cli/harness.hpp"
 #include "../sanitized.hpp"
+#include "beside_plan.hpp"
 
 namespace pipeline_policies_runs {
 
@@ -113,24 +112,15 @@ TEST_CASE("stages with these take the planned memory", "[ranks][.slow]") {
   const Runs runs(pairs);
   for (const Args& more : {Args{"reference.from=start", "offload.activations=host"},
                            Args{"loss.kind=simpo", "offload.optimizer=host", "offload.update_late=true"}}) {
-    std::vector<double> off;
-    double limit = 0;
+    BesidePlan memory;
     for (int k = 0; k < 3; ++k) {
       const std::string name = "run-" + more.back() + std::to_string(k);
       runs.run("config.toml", name, 2,
                with(more, {"parallel.pipeline=2", "model.hidden_size=512", "model.intermediate_size=1024",
                            "train.accumulate=2"}));
-      const std::string all = read(runs / name / "metrics.jsonl");
-      const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
-      const std::string plan = read(runs / name / "plan.txt");
-      const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
-      CHECK(metrics.at("device_peak_bytes").get<double>() == planned("    total     "));
-      limit = std::max(planned("  process peak") / 100, 1048576.0);
-      off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+      memory.add(runs / name);
     }
-    std::sort(off.begin(), off.end());
-    CAPTURE(off);
-    CHECK(std::abs(off[1]) < limit);
+    memory.check();
   }
 }
 #endif

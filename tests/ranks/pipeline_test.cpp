@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "../sanitized.hpp"
+#include "beside_plan.hpp"
 #include "training.hpp"
 
 namespace pipeline_test {
@@ -183,23 +184,14 @@ TEST_CASE("a stage takes the planned memory", "[ranks][.slow]") {
                 "steps = 3\nmicro_batch = 2\naccumulate = 4\nsequence_length = 512\neval_batches = 2\n[checkpoint]\n"
                 "every = 1\n");
   for (const char* parts : {"1", "2"}) {
-    std::vector<double> off;
-    double limit = 0;
+    BesidePlan memory;
     for (int run = 0; run < 3; ++run) {
       const std::string name = std::string("run-") + parts + "-" + std::to_string(run);
       ran(scratch,
           {"config.toml", "--out", name, "parallel.pipeline=2", std::string("parallel.virtual_stages=") + parts}, 2);
-      const std::string all = read(scratch / name / "metrics.jsonl");
-      const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
-      const std::string plan = read(scratch / name / "plan.txt");
-      const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
-      CHECK(metrics.at("device_peak_bytes").get<double>() == planned("    total     "));
-      limit = std::max(planned("  process peak") / 100, 1048576.0);
-      off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+      memory.add(scratch / name);
     }
-    std::sort(off.begin(), off.end());
-    CAPTURE(off);
-    CHECK(std::abs(off[1]) < limit);
+    memory.check();
   }
 }
 #endif

@@ -122,6 +122,15 @@ TEST_CASE("equal ranks agree with one exchange", "[ranks]") {
   agree({}, items);  // alone
 }
 
+TEST_CASE("what only some ranks have must be the same on these", "[ranks]") {
+  const auto opened = [](const std::string& hash) { return Item{"kernels of x", Exit::environment, hash, {}, true}; };
+  const std::vector<Item> none = {config("a = 1\n")}, one = {config("a = 1\n"), opened("x = version 1\n")};
+  for (const auto& e : agreed({none, one, none, one})) CHECK_FALSE(e);
+  const Error e = told({none, one, none, {config("a = 1\n"), opened("x = version 2\n")}});
+  CHECK(e.exit() == Exit::environment);
+  CHECK(has(e.what(), "kernels of x: rank 3 has x = version 2"));
+}
+
 TEST_CASE("the first key that differs is named with its ranks", "[ranks]") {
   const std::string low = "optimizer.beta1 = 0.9\noptimizer.learning_rate = 2e-4\ntrain.steps = 8\n",
                     high = "optimizer.beta1 = 0.9\noptimizer.learning_rate = 3e-4\ntrain.steps = 9\n";
