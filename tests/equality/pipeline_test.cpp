@@ -56,11 +56,11 @@ uint32_t most_held(const std::vector<eng::StageTurn>& turns, const eng::Pipeline
   REQUIRE(of.size() == size_t{p.parts} * p.micro_batches);
   const auto back = [](StageTurn::What what) { return what >= StageTurn::receive_back; };
   for (const auto& [which, whats] : of) {
-    const uint32_t stage = p.stage(rank, which.second);
+    const uint32_t part = which.second, stage = p.stage(rank, part);
     std::vector<StageTurn::What> all = {StageTurn::receive,      StageTurn::forward,  StageTurn::send,
                                         StageTurn::receive_back, StageTurn::backward, StageTurn::send_back};
     std::erase_if(all, [&](StageTurn::What what) {
-      if (back(what) && which.second < p.reference) return true;
+      if (back(what) && part < p.reference) return true;
       const bool before = what == (back(what) ? StageTurn::send_back : StageTurn::receive);
       const bool behind = what == StageTurn::send || what == StageTurn::receive_back;
       const uint32_t first = back(what) ? p.reference * p.ranks : 0;
