@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training step of the same model in PyTorch, as fast as it gets without changing the numbers.
 
-python torch_step.py llama|llama_1b|opt eager|compile ROUNDS|serve [FORMAT [cuda]]   prints JSON, as engine-bench-step does.
+python torch_step.py llama|llama_1b|opt MODE ROUNDS|serve [FORMAT [cuda]]   prints JSON, as engine-bench-step does.
+MODE: eager; compile; or reduce-overhead, max-autotune: compiled in that mode of torch.compile, on GPUs with CUDA graphs.
 llama is written out here, opt is that of transformers. scaled_dot_product_attention, AdamW(fused=True),
 zero_grad(set_to_none=True), clip_grad_norm_. FORMAT: fp32; bf16 or fp16, a model with weights of that format and no
 master; autocast-bf16 or autocast-fp16, fp32 weights under torch.autocast.
@@ -109,9 +110,10 @@ def main():
     parameters = sum(p.numel() for p in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     tokens = torch.randint(sizes.vocabulary, (sizes.batch, sizes.length), device=device)
-    forward = torch.compile(model) if mode == "compile" else model
+    forward = model if mode == "eager" else torch.compile(model, mode=None if mode == "compile" else mode)
 
     def step():
+        torch.compiler.cudagraph_mark_step_begin()
         with torch.autocast(device, dtype, enabled=cast):
             loss = forward(tokens, tokens)
         loss.backward()

@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
@@ -432,58 +431,6 @@ class Check:
         need(child.returncode == 0, (self.work / "watched.log").read_text()[-3000:])
         return most - before
 
-    def benchmark(self):
-        """tokens per second of llama with 58 million and 1.3 billion parameters, also in fp8, beside PyTorch's (--torch)"""
-        if self.args.software:
-            raise Failed("the software runtime has no speed of a GPU")
-        self.config("llama")
-        rows = {}
-        for model, forms, steps in (("llama_58m", ("fp32", "bf16"), 60), ("llama_1b", ("bf16", "fp8"), 30)):
-            for form in forms:
-                config = self.work / f"{model}.toml"
-                source = (ROOT / f"benchmarks/step/{model}.toml").read_text().splitlines()
-                config.write_text("\n".join(l for l in source if not l.startswith(('plugin = "cpu"', "threads"))) + "\n")
-                lines = self.first_steps(steps, config, f"bench-{model}-{form}", 'data.paths=["text.txt"]',
-                                         "device.plugin=cuda", "checkpoint.every=0", *(
-                                             ["precision.plugin=bf16", 'transforms=[{plugin="fp8"}]'] if form == "fp8" else
-                                             [f"precision.plugin={form}"]))
-                rows[f"{model} {form}: engine"] = statistics.median(line["tokens_per_second"] for line in lines[10:])
-                self.numbers[f"{model} {form} device_peak_bytes"] = lines[-1]["device_peak_bytes"]
-                peer = form if form == "fp32" else f"autocast-{form}"  # 16-bit products, and a master in fp32
-                for mode in ("eager", "compile") if self.args.torch and form != "fp8" else ():
-                    command = [self.args.torch, ROOT / "benchmarks/torch_step.py", model.removesuffix("_58m"), mode, "20",
-                               peer, "cuda"]
-                    env = {"LD_LIBRARY_PATH": os.environ.get("TORCH_LD_LIBRARY_PATH", "")}
-                    told = json.loads(self.run(command, env, limit=900).stdout.splitlines()[-1])
-                    rows[f"{model} {form}: torch {told['torch']} {mode}"] = told["tokens_per_second"]
-                    self.numbers[f"{model} {form} torch {mode} device_peak_bytes"] = told["peak_device_bytes"]
-        self.numbers["tokens_per_second"] = {k: round(v, 1) for k, v in rows.items()}
-        return ", ".join(f"{k} {v:.0f} tokens/s" for k, v in rows.items()) + ("" if self.args.torch else "; no --torch")
-
-    def benchmark_lora(self):
-        """tokens per second of LoRA on a LLaMA of 8 billion parameters, 2 x 4096 tokens: bf16, packed documents, nf4"""
-        if self.args.software:
-            raise Failed("the software runtime has no speed of a GPU")
-        self.config("llama")
-        text, rows = (self.work / "text.txt").read_text(errors="replace") * 2, {}
-        (self.work / "documents.jsonl").write_text("".join(  # of 100 to 1,600 characters
-            json.dumps({"text": text[k * 900:][:100 + k * 977 % 1500]}) + "\n" for k in range(len(text) // 900)))
-        config = self.work / "lora_8b.toml"
-        config.write_text("""[model]\nplugin = "llama"\npreset = "llama-3-8b"\n[data]\npaths = ["text.txt"]\nvalidation = 0.0
-[train]\nsteps = 1\nmicro_batch = 2\nsequence_length = 4096\n[optimizer]\nlearning_rate = 2e-4\nweight_decay = 0.0
-[precision]\nplugin = "bf16"\n[checkpoint]\nevery = 0\n[device]\nplugin = "cuda"\n""")
-        lora = [*LORA[:2], "adapter.rank=16"]
-        for name, words in (("bf16", []), ("bf16, packed", ['data.paths=["documents.jsonl"]', "data.pack=true"]),
-                            ("nf4", ["precision.frozen=nf4"])):
-            plan = json.loads(self.engine("plan", config, "--json", *lora, *words).stdout)["ranks"][0]
-            if plan["fits"] is False:
-                raise Skipped(f"{name} needs {plan['device_peak_bytes'] / 2**30:.1f} GiB, which this GPU has not")
-            lines = self.first_steps(12, config, f"lora-{name}".replace(", ", "-"), *lora, *words)
-            rows[name] = statistics.median(line["tokens_per_second"] for line in lines[4:])
-            self.numbers[f"{name} device_peak_bytes"] = lines[-1]["device_peak_bytes"]
-        self.numbers["tokens_per_second"] = {k: round(v, 1) for k, v in rows.items()}
-        return ", ".join(f"{k} {v:.0f} tokens/s" for k, v in rows.items())
-
     def first_steps(self, steps, config, out, *words):
         """The metrics of the first steps of a run, which is ended then: its checkpoint would take long."""
         metrics, log = self.work / out / "metrics.jsonl", open(self.work / f"{out}.log", "w")
@@ -499,15 +446,6 @@ class Check:
         child.wait()
         need(len(lines) > steps, (self.work / f"{out}.log").read_text()[-3000:])
         return [json.loads(line) for line in lines]
-
-
-PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "train_gemma2", "train_olmoe",
-          "train_mamba2", "train_bamba", "train_qwen2_moe", "train_fp8", "repeat", "synchronous", "error", "policies", "formats", "adapters", "analyse", "serve", "stages", "memory",
-          "benchmark", "benchmark_lora")
-ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark", "benchmark_lora"), ("error",)  # the other has it not, or not on request
-# Left out by --quick.
-SLOW = ("stages", "train_opt", "train_mamba", "train_gemma2", "train_olmoe", "train_mamba2", "train_bamba", "train_qwen2_moe", "train_fp8", "synchronous", "policies", "formats", "adapters", "analyse",
-        "serve")
 
 
 def gpus():
