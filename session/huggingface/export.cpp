@@ -222,7 +222,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   for (const ManifestTensor& t : exported) shapes.push_back({t.name, t.shape});
   const Arrangement arranged = arrange(shapes, pretrained_of(plugin), checkpoint.string());
   std::vector<Shard> shards = divide(arranged.files, dtype, shard_bytes);
-  Exported out{0, arranged.files.size(), shards.size(), stored.size() - exported.size(), {}, {}};
+  Exported out{0, arranged.files.size(), shards.size(), stored.size() - exported.size(), 0, {}, {}};
   const fs::path temporary = new_folder_beside(name);
   try {
     Writer writer(temporary, shards, dtype);
@@ -305,7 +305,7 @@ Exported export_adapter(const fs::path& checkpoint, const Config& config, const 
       checkpoint, whole(parameters), [](auto&&...) {}, {}, kParameterRole);  // every byte is checked
   std::vector<Shard> shards;
   shards.push_back(std::move(shard));
-  const Exported out{shards[0].data_bytes(), shards[0].tensors.size(), 1, 0, {}, {}};
+  const Exported out{shards[0].data_bytes(), shards[0].tensors.size(), 1, 0, written.size(), {}, {}};
   const fs::path temporary = new_folder_beside(name);
   try {
     Writer writer(temporary, shards, dtype);

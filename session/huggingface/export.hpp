@@ -13,6 +13,7 @@ namespace eng {
 struct Exported {
   uint64_t bytes = 0, tensors = 0, files = 0;  // of the weights
   uint64_t left = 0;                           // tensors that are for checkpoints alone (ENG_PARAM_NOT_EXPORTED)
+  uint64_t maps = 0;                           // of an adapter, as its files name them
   std::vector<std::string> copied;             // tokenizer files of the origin
   std::vector<std::string> tokenizer;          // files of the tokenizer of [data]
 };

@@ -25,6 +25,17 @@ static std::set<std::string> given_to_any(Trainer& trainer, const std::vector<Ad
   return out;
 }
 
+// The types in which compute reads parameters. It decodes packed weights into them, and rounds masters to them.
+static std::map<std::string, int32_t> types_as_computed(const Model& model) {
+  std::map<std::string, int32_t> out;
+  for (const Block& block : model.blocks) {
+    const Template& t = model.templates.at(block.tmpl);
+    for (size_t k = 0; k < block.params.size(); ++k)
+      out[model.params[block.params[k]].name] = t.graph.value(t.params[k]).desc.dtype;
+  }
+  return out;
+}
+
 bool begin_lengths(Trainer& trainer, const std::set<std::string>& given) {
   const std::vector<TensorShare> shares = parameters(trainer.setup().plan);
   const std::string ending = Adapter().m();
@@ -35,11 +46,16 @@ bool begin_lengths(Trainer& trainer, const std::set<std::string>& given) {
   std::vector<Adapter> adapters = adapters_of(trainer.config(), {shares.begin(), shares.end()});
   std::erase_if(adapters, [](const Adapter& a) { return !a.dora; });
   const std::set<std::string> known = given_to_any(trainer, adapters, given);
+  const std::map<std::string, int32_t> computed = types_as_computed(trainer.setup().model);
   const auto values = [&](const TensorShare& t, uint64_t first, uint64_t n) {
     std::vector<char> held(n * dtype_size(t.dtype));
     trainer.gather(t, first, n, held.data());
     std::vector<float> out(n);
     convert(t.dtype, held.data(), ENG_F32, out.data(), n);
+    if (const int32_t narrow = computed.at(t.name); dtype_size(narrow) < dtype_size(t.dtype)) {
+      convert(ENG_F32, out.data(), narrow, held.data(), n);
+      convert(narrow, held.data(), ENG_F32, out.data(), n);
+    }
     return out;
   };
   const auto all = [&](const std::string& name) {

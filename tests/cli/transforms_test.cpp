@@ -109,6 +109,21 @@ TEST_CASE("a transform starts from weights that know nothing of it", "[cli]") {
   CHECK(run("adapted.toml", "begun", bare) == run("config.toml", "without", bare));
 }
 
+TEST_CASE("lengths of DoRA begin as those of the rows that compute reads, and are exported", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("adapted.toml",
+                read(scratch / "config.toml") + "\n[adapter]\nplugin = \"lora\"\ntargets = [\"all-linear\"]\n");
+  const auto losses = [&](const std::string& dora) {
+    good(scratch, {"run", "adapted.toml", "--out", dora, "train.steps=1", "adapter.dora=" + dora,
+                   "precision.plugin=bf16", "precision.frozen=int8"});
+    return column(scratch / dora, "loss");
+  };
+  CHECK(losses("true") == losses("false"));
+  const std::string said = good(scratch, {"ckpt", "export", "true", "--to", "adapter", "--format", "peft"}).out;
+  CHECK(has(said, "an adapter of 14 maps, 42 tensors of "));
+}
+
 TEST_CASE("an adapter is exported as PEFT has it, merged, and read back", "[cli]") {
   Scratch scratch;
   scratch.config();
@@ -122,7 +137,8 @@ TEST_CASE("an adapter is exported as PEFT has it, merged, and read back", "[cli]
   CHECK(has(plan, "; maps: down_proj 2, gate_proj 2, k_proj 2, o_proj 2, q_proj 2, up_proj 2, v_proj 2; trained: "));
   good(scratch, {"run", "adapted.toml", "--out", "trained", "train.steps=4"});
   CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "base"}).err, "28 tensors are left out"));
-  CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "adapter", "--format", "peft"}).out, "of 14 maps"));
+  CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "adapter", "--format", "peft"}).out,
+            "of 14 maps, 28 tensors of "));
   CHECK(has(good(scratch, {"ckpt", "export", "trained", "--to", "merged", "--merge"}).out, "paths of 14 maps"));
   const Json about = Json::parse(read(scratch / "adapter" / "adapter_config.json"));
   CHECK(about["r"] == 4);

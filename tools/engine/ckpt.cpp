@@ -132,7 +132,7 @@ void export_run(const Common& common, const ExportFlags& flags) {
                   "leave one of them out");
     const Exported out = export_adapter(checkpoint, config, plugin->schema, origin, flags.to, dtype);
     print_out("wrote {}: an adapter of {} maps, {} tensors of {}, {} bytes, read back and compared\n", flags.to,
-              out.tensors / 2, out.tensors, flags.dtype, out.bytes);
+              out.maps, out.tensors, flags.dtype, out.bytes);
     return;
   }
   const std::vector<Adapter> merged = merged_adapters(config, checkpoint, flags);
