@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that divide sequences ([parallel] context): against one rank, over resumes at other degrees, and in memory.
-#include <algorithm>
-#include <cmath>
-
-#include "../cli/harness.hpp"
 #include "../sanitized.hpp"
+#include "beside_plan.hpp"
+#include "divided.hpp"
 
 namespace context_test {
 
@@ -12,49 +10,14 @@ using namespace cli;
 
 namespace {
 
-const std::string rest =
-    "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
-    "[train]\nmicro_batch = 4\nsequence_length = 32\neval_every = 3\n"
-    "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
-const std::string llama =
-    "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
-    "num_attention_heads = 4\nnum_key_value_heads = 2\n";
-const std::string opt =
-    "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\n"
-    "num_attention_heads = 4\nmax_position_embeddings = 64\ndropout = 0.0\n";
+const std::string rest = rest_of("micro_batch = 4\nsequence_length = 32\n"), llama = small_llama(2, 2),
+                  opt = small_opt(2, "0.0"), mamba = small_mamba(2);
 const std::string gpt2 =  // with dropout, behind the embeddings too
     "[model]\nplugin = 'gpt2'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
     "max_position_embeddings = 64\n";
-const std::string mamba =
-    "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\n"
-    "time_step_rank = 4\n";
-
-Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
-  args.insert(args.begin(), "run");
-  if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
-  Result result = engine(scratch, args, {300, 0});
-  INFO(result.err);
-  REQUIRE(result.exit == 0);
-  return result;
-}
-
-// Trains on this many ranks; each step takes the same four sequences.
 void train(const Scratch& scratch, const std::string& name, const std::string& target, uint32_t ranks, uint32_t context,
-           int steps, Args more = {}) {
-  more.insert(more.begin(),
-              {target, "parallel.context=" + std::to_string(context), "train.steps=" + std::to_string(steps),
-               "train.micro_batch=" + std::to_string(4 * context / ranks), "zero.bucket=64KiB"});
-  if (target.ends_with(".toml")) more.insert(more.end(), {"--out", name});
-  ran(scratch, more, ranks);
-}
-
-void near(const fs::path& run, const fs::path& whole, const char* what) {
-  const std::vector<double> mine = column(run, what), theirs = column(whole, what);
-  REQUIRE(mine.size() == theirs.size());
-  for (size_t k = 0; k < mine.size(); ++k) {
-    INFO(what << " " << k);
-    CHECK(std::abs(mine[k] / theirs[k] - 1) < 1e-5);
-  }
+           int steps, const Args& more = {}) {
+  train_divided(scratch, name, target, ranks, {"parallel.context", context, 4}, steps, more);
 }
 
 }  // namespace
@@ -115,24 +78,16 @@ TEST_CASE("a rank with a part of each sequence takes the planned memory", "[rank
                 "[model]\nplugin = 'llama'\npreset = 'tiny'\n[data]\npaths = ['text.txt']\nvalidation = 0.1\n[train]\n"
                 "steps = 3\nmicro_batch = 2\nsequence_length = 1024\neval_batches = 2\n[checkpoint]\nevery = 1\n");
   double arenas[2];
-  std::vector<double> off;
-  double limit = 0;
+  BesidePlan beside;
   for (int run = 0; run < 4; ++run) {  // the last one with whole sequences
     const std::string name = "run-" + std::to_string(run), context = run < 3 ? "2" : "1";
     ran(scratch, {"config.toml", "--out", name, "zero.plugin=zero1", "parallel.context=" + context}, 2);
-    const std::string all = read(scratch / name / "metrics.jsonl");
-    const Json metrics = Json::parse(all.substr(all.rfind('\n', all.size() - 2) + 1));
-    const std::string plan = read(scratch / name / "plan.txt");
-    const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
-    arenas[run / 3] = metrics.at("device_peak_bytes").get<double>();
-    CHECK(arenas[run / 3] == planned("    total     "));
-    limit = std::max(planned("  process peak") / 100, 1048576.0);
-    off.push_back(metrics.at("host_peak_bytes").get<double>() - planned("  process peak"));
+    if (run < 3)
+      arenas[0] = beside.add(scratch / name);
+    else
+      arenas[1] = BesidePlan().add(scratch / name);
   }
-  off.pop_back();
-  std::sort(off.begin(), off.end());
-  CAPTURE(off);
-  CHECK(std::abs(off[1]) < limit);
+  beside.check();
   CHECK(arenas[0] < 0.7 * arenas[1]);
 }
 #endif

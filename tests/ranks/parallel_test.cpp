@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that divide the layers ([parallel] tensor) write and read the files of whole models.
-#include <cmath>
-
-#include "../cli/harness.hpp"
+#include "divided.hpp"
 
 using namespace cli;
 
 namespace {
 
-const std::string llama =
-    "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
-    "num_attention_heads = 4\nnum_key_value_heads = 4\n";
 const std::string experts =
     "[model]\nplugin = 'qwen3_moe'\nvocab_size = 256\nhidden_size = 32\nmoe_intermediate_size = 24\n"
     "num_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 4\nnum_experts = 4\n"
     "num_experts_per_tok = 2\n";
-const std::string mamba =
-    "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\n"
-    "time_step_rank = 4\n";
 // One map to unequal parts: gate, x, B, C and time steps.
 const std::string mamba2 =
     "[model]\nplugin = 'mamba2'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 3\nnum_heads = 8\n"
@@ -26,29 +18,8 @@ const std::string hybrid =
     "[model]\nplugin = 'bamba'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 2\n"
     "num_attention_heads = 4\nnum_key_value_heads = 4\nattn_layer_indices = [1]\nmamba_n_heads = 8\n"
     "mamba_n_groups = 2\nmamba_d_state = 16\n";
-const std::string rest =
-    "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
-    "[train]\nmicro_batch = 4\nsequence_length = 16\neval_every = 3\n"
-    "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
-const std::string sizes = llama + rest;
-
-Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
-  args.insert(args.begin(), "run");
-  if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
-  Result result = engine(scratch, args);
-  INFO(result.err);
-  REQUIRE(result.exit == 0);
-  return result;
-}
-
-void near(const fs::path& run, const fs::path& whole, const char* what) {
-  const std::vector<double> mine = column(run, what), theirs = column(whole, what);
-  REQUIRE(mine.size() == theirs.size());
-  for (size_t k = 0; k < mine.size(); ++k) {
-    INFO(what << " " << k);
-    CHECK(std::abs(mine[k] / theirs[k] - 1) < 1e-5);
-  }
-}
+const std::string rest = rest_of("micro_batch = 4\nsequence_length = 16\n"), llama = small_llama(2, 4),
+                  mamba = small_mamba(2), sizes = llama + rest;
 
 }  // namespace
 
@@ -60,15 +31,7 @@ TEST_CASE("a checkpoint of divided layers goes on with any degree", "[ranks][.sl
   scratch.write("divided.toml", model + rest);
   const auto run = [&](const std::string& name, const std::string& target, uint32_t ranks, uint32_t tensor, int steps,
                        const std::string& zero = "none") {
-    // Each step takes the same four sequences.
-    Args args = {target,
-                 "parallel.tensor=" + std::to_string(tensor),
-                 "train.steps=" + std::to_string(steps),
-                 "train.micro_batch=" + std::to_string(4 * tensor / ranks),
-                 "zero.plugin=" + zero,
-                 "zero.bucket=64KiB"};
-    if (target == "divided.toml") args.insert(args.end(), {"--out", name});
-    ran(scratch, args, ranks);
+    train_divided(scratch, name, target, ranks, {"parallel.tensor", tensor, 4}, steps, {"zero.plugin=" + zero});
   };
   run("whole", "divided.toml", 1, 1, 6);
   run("two", "divided.toml", 2, 2, 6);

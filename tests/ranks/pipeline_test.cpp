@@ -3,11 +3,9 @@
 // when a rank dies.
 #include <signal.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "../sanitized.hpp"
 #include "beside_plan.hpp"
+#include "divided.hpp"
 #include "training.hpp"
 
 namespace pipeline_test {
@@ -16,47 +14,14 @@ using namespace cli;
 
 namespace {
 
-const std::string rest =
-    "[data]\npaths = ['text.txt']\nvalidation = 0.1\n"
-    "[train]\nmicro_batch = 2\naccumulate = 3\nsequence_length = 32\neval_every = 3\n"
-    "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 3\nkeep = 0\n[device]\nthreads = 1\n";
-const std::string llama =
-    "[model]\nplugin = 'llama'\nvocab_size = 256\nhidden_size = 32\nintermediate_size = 64\nnum_hidden_layers = 3\n"
-    "num_attention_heads = 4\nnum_key_value_heads = 2\n";
-const std::string opt =
-    "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 3\n"
-    "num_attention_heads = 4\nmax_position_embeddings = 64\ndropout = 0.1\n";
-const std::string mamba =
-    "[model]\nplugin = 'mamba'\nvocab_size = 256\nhidden_size = 32\nnum_hidden_layers = 3\nstate_size = 4\n"
-    "time_step_rank = 4\n";
+const std::string rest = rest_of("micro_batch = 2\naccumulate = 3\nsequence_length = 32\n"), llama = small_llama(3, 2),
+                  opt = small_opt(3, "0.1"), mamba = small_mamba(3);
 
-Result ran(const Scratch& scratch, Args args, uint32_t ranks) {
-  args.insert(args.begin(), "run");
-  if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
-  Result result = engine(scratch, args, {300, 0});
-  INFO(result.err);
-  REQUIRE(result.exit == 0);
-  return result;
-}
-
-// Each step takes the same six sequences.
 void train(const Scratch& scratch, const std::string& name, const std::string& target, uint32_t ranks, uint32_t stages,
-           int steps, Args more = {}) {
-  more.insert(more.begin(),
-              {target, "parallel.pipeline=" + std::to_string(stages), "train.steps=" + std::to_string(steps),
-               "train.micro_batch=" + std::to_string(2 * stages / ranks), "zero.bucket=64KiB"});
-  if (target.ends_with(".toml")) more.insert(more.end(), {"--out", name});
-  ran(scratch, more, ranks);
+           int steps, const Args& more = {}) {
+  train_divided(scratch, name, target, ranks, {"parallel.pipeline", stages, 2}, steps, more);
 }
 
-void near(const fs::path& run, const fs::path& whole, const char* what) {
-  const std::vector<double> mine = column(run, what), theirs = column(whole, what);
-  REQUIRE(mine.size() == theirs.size());
-  for (size_t k = 0; k < mine.size(); ++k) {
-    INFO(what << " " << k);
-    CHECK(std::abs(mine[k] / theirs[k] - 1) < 1e-5);
-  }
-}
 // The losses of all evaluations.
 std::vector<double> evaluated(const fs::path& run) {
   const std::string text = read(run / "metrics.jsonl"), key = "\"eval_loss\":";
