@@ -108,8 +108,7 @@ class Chosen final : public library::Algorithm {
   Chosen(Device& device, const Product& p, uint64_t scratch)
       : device_(device),
         p_(p),
-        scratch_(scratch),
-        numbers_(allowed_numbers(p)),
+        limits_{scratch, allowed_numbers(p), p.b_aligned, p.a_aligned, p.c_aligned},
         a_(type_of(p.type), p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_stride),
         b_(type_of(p.type), p.tb ? p.n : p.k, p.tb ? p.k : p.n),
         c_(type_of(p.result), p.m, p.n, p.c_stride) {}
@@ -117,9 +116,11 @@ class Chosen final : public library::Algorithm {
   // False: the library has nothing that fits.
   bool choose() {
     auto& [measure, known] = device_.choices;
-    const std::string product = text_of(p_, scratch_);
+    const std::string product = text_of(p_, limits_.scratch);
     if (const auto at = known.find(product); at != known.end()) return restore(at->second, product), true;
-    const std::vector<cublasLtMatmulAlgo_t> allowed = propose();
+    // Column sums of a type that c does not have may be an invalid value.
+    const std::vector<cublasLtMatmulAlgo_t> allowed =
+        propose(device_.blas.get(), Operation(p_), b_, a_, c_, limits_, p_.sums != 0);
     if (allowed.empty()) return false;
     algorithm_ = measure && allowed.size() > 1 ? fastest(allowed) : allowed[0];
     if (measure) known[product] = hexadecimal(algorithm_);
@@ -138,23 +139,6 @@ class Chosen final : public library::Algorithm {
   }
 
  private:
-  // The algorithms that the library proposes and that are allowed, in its order.
-  std::vector<cublasLtMatmulAlgo_t> propose() const {
-    const Preference preference(scratch_, numbers_, p_.b_aligned, p_.a_aligned, p_.c_aligned);
-    std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
-    int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(device_.blas.get(), Operation(p_).get(), b_.get(), a_.get(), c_.get(), c_.get(),
-                                       preference.get(), int{proposed.size()}, proposed.data(), &count);
-    // Column sums of a type that c does not have may be an invalid value.
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && p_.sums)) return {};
-    check(status, "choosing an algorithm");
-    std::vector<cublasLtMatmulAlgo_t> out;
-    for (int k = 0; k < std::clamp(count, 0, int{proposed.size()}); ++k)
-      if (acceptable(proposed[k], scratch_, numbers_)) out.push_back(proposed[k].algo);
-    return out;
-  }
-
   // Restores an algorithm from a run's choices. Checked as if it had been proposed: its text may have been changed.
   void restore(const std::string& text, const std::string& product) {
     const std::string algorithm = "the measured algorithm of product " + product;
@@ -164,14 +148,14 @@ class Chosen final : public library::Algorithm {
                                 &algorithm_, &result) != CUBLAS_STATUS_SUCCESS)
       throw Error{ENG_INVALID, algorithm + " is not one of this cuBLASLt: " + text};
     result.algo = algorithm_;
-    if (!acceptable(result, scratch_, numbers_))
+    if (!acceptable(result, limits_))
       throw Error{ENG_INVALID,
                   algorithm + " is not allowed: it adds in any order, rounds, or needs more than [device] workspace"};
   }
 
   // Measured in memory of its own: the arenas are allocated later.
   cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& allowed) const {
-    const Trial trial(p_, scratch_);
+    const Trial trial(p_, limits_.scratch);
     const cublasLtMatmulAlgo_t* best = &allowed[0];
     float least = 0;
     for (const cublasLtMatmulAlgo_t& one : allowed) {
@@ -187,14 +171,13 @@ class Chosen final : public library::Algorithm {
                           cudaStream_t queue) const {
     const float one = 1, added = o.acc ? 1 : 0;
     return cublasLtMatmul(device_.blas.get(), Operation(p_, o).get(), &one, o.b, b_.get(), o.a, a_.get(), &added,
-                          o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm, scratch_ ? scratch : nullptr,
-                          scratch_, queue);
+                          o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm, limits_.scratch ? scratch : nullptr,
+                          limits_.scratch, queue);
   }
 
   Device& device_;
   Product p_;
-  uint64_t scratch_;
-  uint64_t numbers_;  // CUBLASLT_NUMERICAL_IMPL_FLAGS_* that it may have
+  Limits limits_;  // of A, which is b, and B
   Layout a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_{};
 };

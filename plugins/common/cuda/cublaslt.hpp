@@ -4,9 +4,12 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "../error.hpp"
 
@@ -79,25 +82,30 @@ struct MatmulOf : Described<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescSetAtt
   }
 };
 
-// `numbers`: CUBLASLT_NUMERICAL_IMPL_FLAGS_* that an algorithm may have; `aligned`: bytes of A, B, and C and D.
+// The requirements of an algorithm. scratch: the most bytes; numbers: CUBLASLT_NUMERICAL_IMPL_FLAGS_* that it may have;
+// aligned: bytes of A, B, and C and D.
+struct Limits {
+  uint64_t scratch, numbers;
+  uint32_t a_aligned, b_aligned, c_aligned;
+};
 struct Preference : Described<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceSetAttribute> {
-  Preference(uint64_t scratch, uint64_t numbers, uint32_t a_aligned, uint32_t b_aligned, uint32_t c_aligned) {
+  explicit Preference(const Limits& limits) {
     check(cublasLtMatmulPreferenceInit(&opaque), describing);
-    set<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch);
+    set<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limits.scratch);
     set<uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
-    set<uint64_t>(CUBLASLT_MATMUL_PREF_IMPL_MASK, numbers);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a_aligned);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b_aligned);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_aligned);
-    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_aligned);
+    set<uint64_t>(CUBLASLT_MATMUL_PREF_IMPL_MASK, limits.numbers);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, limits.a_aligned);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, limits.b_aligned);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, limits.c_aligned);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, limits.c_aligned);
   }
 };
 
-// True if the proposed algorithm needs at most `scratch` bytes, gives the same bits in every run, and has no number
-// that is not in `numbers`. The library was told; what it proposes is looked at all the same.
-inline bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t scratch, uint64_t numbers) {
+// True if the proposed algorithm is within the limits and gives the same bits in every run. The library was told; what
+// it proposes is looked at all the same.
+inline bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, const Limits& limits) {
   constexpr char looking[] = "asking cuBLASLt how an algorithm computes";
-  if (proposed.state != CUBLAS_STATUS_SUCCESS || proposed.workspaceSize > scratch) return false;
+  if (proposed.state != CUBLAS_STATUS_SUCCESS || proposed.workspaceSize > limits.scratch) return false;
   uint32_t scheme = 0;
   uint64_t flags = 0;
   size_t written = 0;
@@ -108,7 +116,24 @@ inline bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t
                                           &written),
         looking);
   return (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) &&
-         (flags & ~numbers) == 0;
+         (flags & ~limits.numbers) == 0;
+}
+
+// The acceptable algorithms that the library proposes for D = op(A) op(B) [+ C], in its order. None if it refuses;
+// `odd`: an invalid value is a refusal, too. Throws Error.
+inline std::vector<cublasLtMatmulAlgo_t> propose(cublasLtContext* handle, const MatmulOf& operation, const Layout& a,
+                                                 const Layout& b, const Layout& c, const Limits& limits, bool odd) {
+  std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), a.get(), b.get(), c.get(), c.get(),
+                                     Preference(limits).get(), int{proposed.size()}, proposed.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (odd && status == CUBLAS_STATUS_INVALID_VALUE)) return {};
+  check(status, "choosing an algorithm");
+  std::vector<cublasLtMatmulAlgo_t> out;
+  for (int k = 0; k < std::clamp(count, 0, int{proposed.size()}); ++k)
+    if (acceptable(proposed[k], limits)) out.push_back(proposed[k].algo);
+  return out;
 }
 
 }  // namespace lt

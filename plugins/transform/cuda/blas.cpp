@@ -26,16 +26,18 @@ cudaDataType_t type_of_format(int32_t format) {
   return format == ENG_FP8_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
 }
 
-// One for all products of a GPU, and as long as there are any.
-std::shared_ptr<cublasLtContext> handle() {
+// One for all products of the GPU of an address, and as long as there are any. The GPU becomes the current one.
+std::shared_ptr<cublasLtContext> handle(const void* address) {
   static std::mutex lock;
   static std::map<int, std::weak_ptr<cublasLtContext>> handles;
-  int device = 0;
-  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess)
-    throw common::Error{ENG_UNAVAILABLE, std::string("finding the current GPU: ") + cudaGetErrorString(error)};
+  cudaPointerAttributes at{};
+  cudaError_t error = cudaPointerGetAttributes(&at, address);
+  if (error == cudaSuccess) error = cudaSetDevice(at.device);
+  if (error != cudaSuccess)
+    throw common::Error{ENG_UNAVAILABLE, std::string("selecting the GPU of a product: ") + cudaGetErrorString(error)};
   const std::lock_guard held(lock);
-  std::shared_ptr<cublasLtContext> one = handles[device].lock();
-  if (!one) handles[device] = one = make_handle();
+  std::shared_ptr<cublasLtContext> one = handles[at.device].lock();
+  if (!one) handles[at.device] = one = make_handle();
   return one;
 }
 
@@ -53,10 +55,10 @@ struct Operation : MatmulOf {
 
 class Chosen final : public Algorithm {
  public:
-  Chosen(const Product& p, uint64_t scratch)
-      : handle_(handle()),
+  Chosen(const Product& p, uint64_t scratch, const void* c)
+      : handle_(handle(c)),
         p_(p),
-        scratch_(scratch),
+        limits_{scratch, numbers, aligned, aligned, aligned},
         a_(type_of_format(p.a), p.m, p.k),
         b_(type_of_format(p.b), p.n, p.k),
         c_(type_of(p.result), p.m, p.n) {}
@@ -64,40 +66,37 @@ class Chosen final : public Algorithm {
   // False: the library has nothing that fits.
   bool choose() {
     const auto* const any = reinterpret_cast<const float*>(uintptr_t{aligned});
-    const Preference preference(scratch_, numbers, aligned, aligned, aligned);
-    cublasLtMatmulHeuristicResult_t proposed[16] = {};
-    int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_.get(), Operation(p_, any, any).get(), b_.get(), a_.get(), c_.get(),
-                                       c_.get(), preference.get(), 16, proposed, &count);
     // Sizes that are no multiples of 16 bytes may be an invalid value.
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
-    check(status, "choosing an algorithm for a product in fp8");
-    for (int k = 0; k < count && k < 16; ++k)
-      if (acceptable(proposed[k], scratch_, numbers)) return algorithm_ = proposed[k].algo, true;
-    return false;
+    const auto proposed = propose(handle_.get(), Operation(p_, any, any), b_, a_, c_, limits_, true);
+    if (proposed.empty()) return false;
+    return algorithm_ = proposed[0], true;
   }
 
   void run(const Operands& o, void* scratch, void* queue) const override {
     const float one = 1, added = o.acc ? 1 : 0;
     check(cublasLtMatmul(handle_.get(), Operation(p_, o.bias, o.scales).get(), &one, o.b, b_.get(), o.a, a_.get(),
                          &added, o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm_,
-                         scratch_ ? scratch : nullptr, scratch_, static_cast<cudaStream_t>(queue)),
+                         limits_.scratch ? scratch : nullptr, limits_.scratch, static_cast<cudaStream_t>(queue)),
           "multiplying in fp8");
   }
 
  private:
   std::shared_ptr<cublasLtContext> handle_;
   Product p_;
-  uint64_t scratch_;
+  Limits limits_;
   Layout a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_{};
 };
 
-std::shared_ptr<const Algorithm> choose(const Product& p, uint64_t scratch) {
+std::shared_ptr<const Algorithm> choose(const Product& p, uint64_t bytes, const Operands& o, const void* scratch) {
   if (p.m < 1 || p.n < 1 || p.k < 1 || std::max({p.m, p.n, p.k}) > INT_MAX) return nullptr;
-  const auto chosen = std::make_shared<Chosen>(p, scratch);
-  return chosen->choose() ? chosen : nullptr;
+  const auto chosen = std::make_shared<Chosen>(p, bytes, o.c);
+  if (!chosen->choose()) return nullptr;
+  for (const auto& [name, at] : {std::pair("scratch", scratch), {"result", o.c}, {"term", o.acc}, {"bias", o.bias}})
+    if (reinterpret_cast<uintptr_t>(at) % aligned)
+      throw common::Error{ENG_INVALID,
+                          std::string("the ") + name + " of a product in fp8 must be aligned to 256 bytes"};
+  return chosen;
 }
 
 [[maybe_unused]] const bool given = (prepare = choose, true);  // when the plugin is loaded

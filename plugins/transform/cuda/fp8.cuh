@@ -102,10 +102,11 @@ int largest(const T* x, int64_t n, const float* scale, float* parts, cudaStream_
   launch<largest_of_parts<T>>(static_cast<unsigned>(count), block, sizeof(Warps), stream, x, n, scale, parts);
   return count;
 }
-__device__ __forceinline__ float largest_of(const float* parts, int count) {
+// The largest of this thread's parts.
+__device__ __forceinline__ float largest_of_thread(const float* parts, int count) {
   float most = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += block) most = fmaxf(most, parts[i]);
-  return max_of_block(most, shared<Warps>().at);
+  return most;
 }
 
 // ---- checks of calls -------------------------------------------------------------------------------------------

@@ -32,9 +32,11 @@ class Algorithm {
   // Enqueues. `scratch`: as many bytes as were given to prepare, aligned to 256. Throws Error.
   virtual void run(const Operands& o, void* scratch, void* queue) const = 0;
 };
-// Gives null if the library refuses. Throws Error for what is no refusal. Set where the library is there: not in
-// kernels compiled for the host.
-inline std::shared_ptr<const Algorithm> (*prepare)(const Product& p, uint64_t scratch) = nullptr;
+// Chooses for the GPU on which o.c lies; o.a and o.b are not read. Gives null if the library refuses. Throws Error for
+// what is no refusal, and for addresses that are less aligned than those of `run` must be. Set where the library is
+// there: not in kernels compiled for the host.
+inline std::shared_ptr<const Algorithm> (*prepare)(const Product& p, uint64_t bytes, const Operands& o,
+                                                   const void* scratch) = nullptr;
 
 void add_product(std::vector<const eng_kernel*>& list);
 void add_state(std::vector<const eng_kernel*>& list);

@@ -21,7 +21,8 @@ __global__ void decide(Factor a, Factor b, int margin) {
   const float* const scale = second ? b.scale : a.scale;
   float up = scale ? *scale : 0.0f;
   if (!(up > 0)) {
-    const float largest = largest_of(second ? b.parts : a.parts, second ? b.count : a.count);
+    const float mine = largest_of_thread(second ? b.parts : a.parts, second ? b.count : a.count),
+                largest = max_of_block(mine, shared<Warps>().at);
     up = scale_of(second ? b.e4m3 : a.e4m3, largest, margin);
   }
   const uint32_t exponent = bits_of<uint32_t>(up) >> 23;
@@ -156,7 +157,7 @@ struct Rounded {
   Side a, b;
   int margin;
   uint64_t library_bytes;
-  std::shared_ptr<const Algorithm> algorithm = nullptr;
+  mutable std::shared_ptr<const Algorithm> algorithm = nullptr;  // of all bound uses
 
   // Bytes of the scratch: the library's, scales and parts of two largest values, a and b.
   uint64_t numbers_at() const { return filled<uint64_t>(library_bytes, 256); }
@@ -164,10 +165,10 @@ struct Rounded {
   uint64_t b_at() const { return a_at() + filled<uint64_t>(static_cast<uint64_t>(p.m * p.k), 256); }
   uint64_t bytes() const { return b_at() + static_cast<uint64_t>(p.n * p.k); }
 
-  void choose() {
+  void choose(const Operands& o, const void* scratch) const {
     Product by_library = p;
     by_library.bias = p.bias && p.type != ENG_F32;
-    if (prepare) algorithm = prepare(by_library, library_bytes);
+    if (prepare) algorithm = prepare(by_library, library_bytes, o, scratch);
   }
   void run(Operands o, const float* state, void* scratch, cudaStream_t stream) const {
     char* const at = static_cast<char*>(scratch);
@@ -252,20 +253,28 @@ struct Multiply {
             c.device.settings[0]};  // [device] workspace of the device cuda
   }
   static uint64_t workspace(const Call& c) { return of(c).bytes(); }
-  explicit Multiply(const Call& c) : product(of(c)) { product.choose(); }
-  void run(const Args& a, cudaStream_t stream) const {
+  explicit Multiply(const Call& c) : product(of(c)) {}
+  static Operands operands(const Args& a) {
     const void* const third = a.in<void>(2);
-    product.run(
-        {a.in<void>(0), a.in<void>(1), linear ? nullptr : third, linear ? third : nullptr, nullptr, a.out<void>(0)},
-        a.in<float>(3), a.workspace, stream);
+    return {a.in<void>(0), a.in<void>(1), linear ? nullptr : third, linear ? third : nullptr, nullptr, a.out<void>(0)};
   }
+  void run(const Args& a, cudaStream_t stream) const { product.run(operands(a), a.in<float>(3), a.workspace, stream); }
+};
+// The library chooses when addresses are known: they tell the GPU, and must be aligned.
+template <bool linear>
+struct Bindable : Placed<Multiply<linear>> {
+  using Base = Placed<Multiply<linear>>;
+  using Base::Base;
+  struct Bound : Base::Bound {
+    Bound(const Bindable& k, const Args& a) : Base::Bound(k, a) { k.product.choose(k.operands(a), a.workspace); }
+  };
 };
 
 }  // namespace on_cuda
 
 void add_product(std::vector<const eng_kernel*>& list) {
   using namespace on_cuda;
-  list.insert(list.end(), {&kernel<Multiply<true>>, &kernel<Multiply<false>>});
+  list.insert(list.end(), {&common::kernel<Bindable<true>>, &common::kernel<Bindable<false>>});
 }
 
 }  // namespace fp8

@@ -6,7 +6,7 @@ namespace fp8 {
 namespace on_cuda {
 
 __global__ void raise_largest(const float* parts, int count, float* to) {
-  const float most = largest_of(parts, count);
+  const float most = max_of_block(largest_of_thread(parts, count), shared<Warps>().at);
   if (threadIdx.x == 0) *to = fmaxf(*to, most);
 }
 struct Largest : Exact {

@@ -35,23 +35,24 @@ inline uint64_t software_cuda_graphs() {
 constexpr bool software = true;
 #endif
 
+inline const eng_plugin* load(const char* file) {
+  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library) throw std::runtime_error(dlerror());
+  const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
+  const eng_plugin* p = query(ENG_ABI_MINOR);
+  if (p->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("does not start");
+  return p;
+}
 inline const eng_plugin& plugin() {
-  static const eng_plugin* const one = [] {
-    const char* given = std::getenv("ENG_TEST_DEVICE");
-    void* library = dlopen(given ? given : CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library) throw std::runtime_error(dlerror());
-    const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
-    const eng_plugin* p = query(ENG_ABI_MINOR);
-    if (p->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("does not start");
-    return p;
-  }();
+  static const char* const given = std::getenv("ENG_TEST_DEVICE");
+  static const eng_plugin* const one = load(given ? given : CUDA_PLUGIN);
   return *one;
 }
 inline const eng_device& table() {
   return *static_cast<const eng_device*>(plugin().get_interface(ENG_DEVICE_KIND, "cuda"));
 }
-inline const eng_kernel& kernel_of(const std::string& op) {
-  const auto& all = *static_cast<const eng_kernels*>(plugin().get_interface(ENG_KERNELS_KIND, "cuda"));
+inline const eng_kernel& kernel_of(const std::string& op, const eng_plugin& of = plugin()) {
+  const auto& all = *static_cast<const eng_kernels*>(of.get_interface(ENG_KERNELS_KIND, "cuda"));
   for (uint32_t k = 0; k < all.count; ++k)
     if (all.kernels[k]->op == op) return *all.kernels[k];
   throw std::runtime_error("no kernel for " + op);

@@ -40,6 +40,7 @@ struct Use {
   std::vector<eng_desc> out;
   std::vector<eng_attr> attrs = {};
   std::vector<std::pair<size_t, size_t>> in_place = {};  // (output, the input whose memory it takes)
+  const eng_plugin* of = &plugin();                      // whose kernel it is
 };
 
 class Room {  // memory of the device
@@ -66,7 +67,7 @@ inline uint64_t workspace_of(const Use& use, const eng_device_info& info) {
   const eng_call call = call_of(use, in, info);
   uint64_t bytes = 0;
   Told told;
-  if (kernel_of(use.op).workspace(&call, &bytes, told) != ENG_OK) throw std::runtime_error(told.text);
+  if (kernel_of(use.op, *use.of).workspace(&call, &bytes, told) != ENG_OK) throw std::runtime_error(told.text);
   return bytes;
 }
 
@@ -80,18 +81,19 @@ struct How {
   bool graph = false;
   std::string* choices = nullptr;
   uint64_t loss_chunk = 0;  // 0: what it is by default
+  uint32_t gpu = 0;         // while it is prepared and bound, GPU 0 is the thread's current one, as in a new thread
 };
 
 // Throws what the plugin reports.
 inline std::vector<Tensor> run(const Use& use, const How& how = {}) {
   Options options({}, false, how.workspace);
   options.tune = how.choices != nullptr;
-  const Device d(options);
+  const Device d(options, how.gpu);
   if (how.choices && !how.choices->empty())
     d.call(table().choose, static_cast<const char*>(how.choices->data()), uint64_t{how.choices->size()});
   eng_device_info info = describe(options);
   if (how.loss_chunk) info.settings[cuda::library::loss_chunk_setting] = how.loss_chunk;
-  const eng_kernel& kernel = kernel_of(use.op);
+  const eng_kernel& kernel = kernel_of(use.op, *use.of);
   std::vector<eng_desc> in;
   const eng_call call = call_of(use, in, info);
   const uint64_t bytes = workspace_of(use, info);
@@ -124,6 +126,7 @@ inline std::vector<Tensor> run(const Use& use, const How& how = {}) {
   for (const auto& [o, i] : use.in_place) args[in.size() + o]->data = args[i]->data;
   const Room workspace(bytes + 1);
   void *state = nullptr, *record = nullptr, *const queue = d.queue();
+  cudaSetDevice(0);
   check(kernel.prepare(d.self, &call, &state, told));
   const std::unique_ptr<void, void (*)(void*)> drop_state(state, kernel.drop_state);
   check(kernel.bind(state, args.data(), uint32_t(args.size()), bytes ? workspace.address : nullptr, &record, told));
