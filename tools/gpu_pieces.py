@@ -299,6 +299,13 @@ class Check:
             self.same(first, run, f"none and {stage}")
         return "none, zero1, zero2 and zero3 are equal on two ranks"
 
+    def shared_gpu(self):
+        """two ranks of NCCL on one GPU, which NCCL tries from 2.30 on: zero1 to zero3 beside mpi, graphs, a lost rank"""
+        from gpu_ranks import SharedCheck  # which has this class as its base
+        shared = SharedCheck(self.args)
+        shared.numbers = self.numbers
+        return shared.report()
+
     def policies(self):
         """recompute, tiers of the host and of disks, and waiting for each launch change no bit, in fp32 and bf16"""
         config, told = self.config("llama", 4), []

@@ -3,7 +3,10 @@
 
 All ranks run by NCCL, and are started by hand, as any launcher does: no MPI is needed. A row is one result of the
 report. Every run makes the same steps of the same sequences: `global_batch` holds for every number of ranks."""
+import argparse
 import json
+import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -88,6 +91,7 @@ class RankCheck(Check):
     def __init__(self, args):
         super().__init__(args)
         self.ranks, self.losses = args.ranks, {}
+        self.comm = ("comm.plugin=nccl", "comm.timeout=60s")
         if args.software:
             self.env["LD_LIBRARY_PATH"] = f"{self.build / 'tests/cuda/nccl'}:{self.env['LD_LIBRARY_PATH']}"
             self.env["SOFTCUDA_DEVICES"] = str(self.ranks)
@@ -153,14 +157,14 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
             return
         lines = [l for text in texts for l in text.splitlines() if "error: " in l and "NOTE" not in l]
         for line in lines:
-            if "has no kernel for" in line or "is not there yet" in line or "cannot divide" in line:
+            if any(why in line for why in ("has no kernel for", "is not there yet", "cannot divide", "needs NCCL")):
                 raise Skipped(line[line.index("error: ") + 7:])
         raise Failed(f"{' '.join(map(str, words))}: rank {bad} ended with {codes[bad]}\n{texts[bad][-3000:]}")
 
     def train(self, name, model, ranks, *words):
         """The lines of its metrics."""
         out = self.work / name.replace(" ", "-").replace(",", "")
-        comm = ("comm.plugin=nccl", "comm.timeout=60s") if ranks > 1 else ()
+        comm = self.comm if ranks > 1 else ()
         steps = (f"train.steps={2 if self.args.software else 10}",) if name == "fewer ranks" else ()
         if self.args.software and "precision.plugin=bf16" in words:
             words += "device.attention=own",  # cuDNN wants a GPU
@@ -177,8 +181,8 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
         def steps():
             return metrics.read_text().count("\n") if metrics.exists() else 0
 
-        children = self.spawn(self.ranks, ("run", config, "device.plugin=cuda", "comm.plugin=nccl", "comm.timeout=60s", "--out",
-                                           out, *words, "train.steps=100000", "checkpoint.every=100000"))
+        children = self.spawn(self.ranks, ("run", config, "device.plugin=cuda", *self.comm, "--out", out, *words,
+                                           "train.steps=100000", "checkpoint.every=100000"))
         try:
             end = time.monotonic() + 300
             while steps() < 3 and time.monotonic() < end and children[0].poll() is None:
@@ -207,7 +211,7 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
         worst = max(abs(g / w - 1) for g, w in zip(got, want))
         self.numbers.update(ranks=self.ranks, seconds_to_end=round(seconds, 1), worst=worst)
         need(worst <= ROUNDING, f"losses are up to {worst:.1e} from those of one rank: more than {ROUNDING:.0e}")
-        return f"the others ended after {seconds:.1f} s; {half} ranks went on; losses within {worst:.1e} of one rank's"
+        return f"the others ended after {seconds:.1f} s; {half} rank{'s' * (half > 1)} went on; losses within {worst:.1e} of one rank's"
 
     def row(self, name, model, words, beside, how):
         """One composition: a line for the report."""
@@ -262,3 +266,41 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
             for form, stage in (("bf16", "none"), ("bf16", "zero2"), ("bf16", "zero3"), ("fp32", "zero3")):
                 out.append((f"speed {form} {stage}", lambda form=form, stage=stage: self.speed(form, stage)))
         return out
+
+
+class SharedCheck(RankCheck):
+    """Two ranks of NCCL on one GPU, which NCCL 2.30 and later try on request. One GPU is enough for it."""
+
+    def __init__(self, args):
+        super().__init__(argparse.Namespace(**{**vars(args), "ranks": 2}))
+        self.comm += ("comm.share_gpus=true",)
+        self.env.update(CUDA_VISIBLE_DEVICES=self.env.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0],
+                        NCCL_MULTI_RANK_GPU_ENABLE="1")
+        if args.software:
+            self.env.update(SOFTCUDA_DEVICES="1", SOFTNCCL_VERSION="23007")
+        elif newer := os.environ.get("LD_LIBRARY_PATH"):  # before the toolkit's NCCL, which may be too old
+            self.env["LD_LIBRARY_PATH"] = f"{newer}:{self.env['LD_LIBRARY_PATH']}"
+
+    def report(self):
+        """A line of what was run and compared."""
+        if not (self.build / "plugins/nccl/nccl.eng.so").exists():
+            raise Skipped("this build has no plugin nccl")
+        self.need_kernels()
+        try:
+            told, (first, how) = "", ("mpi", "bits")
+            if shutil.which("mpirun"):
+                self.start(1, ("run", self.config("llama"), "--ranks", "2", "comm.plugin=mpi", "device.plugin=cuda",
+                               "zero.plugin=zero3", "--out", self.work / "mpi"))
+                lines = (self.work / "mpi/metrics.jsonl").read_text().splitlines()
+                self.losses["mpi"] = [(line["loss"], line["grad_norm"]) for line in map(json.loads, lines)]
+            else:
+                told, (first, how) = " (mpirun is not installed)", ("one rank", ROUNDING)
+                self.row(first, "llama", (), None, 0)
+            for stage in ("zero1", "zero2", "zero3"):
+                self.row(stage, "llama", (f"zero.plugin={stage}",), first, how)
+                first, how = stage, "bits"
+            self.row("waits", "llama", ("zero.plugin=zero3", "device.synchronous=true"), "zero3", "bits")
+            lost = self.lost(("zero.plugin=zero3", "checkpoint.memory_every=1"))
+        finally:
+            shutil.rmtree(self.work, ignore_errors=True)
+        return f"zero1 to zero3 with the bits of {'mpi' if not told else 'each other'}{told}, with and without graphs; {lost}"

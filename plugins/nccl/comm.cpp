@@ -43,9 +43,11 @@ Comm::Comm(const eng_world& announced, const std::string& address, uint16_t port
   start_watching();
 }
 
-void Comm::take_gpu() {
+void Comm::take_gpu(bool share) {
   const Gpu own = gpu_of(met_.peers[groups_.rank].local_rank);
-  check_gpus(met_.peers, exchange_values(own));
+  int version = 0;
+  if (share) check(ncclGetVersion(&version), "ncclGetVersion");
+  check_gpus(met_.peers, exchange_values(own), version);
   device_ = own.number;
 }
 

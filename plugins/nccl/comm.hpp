@@ -53,8 +53,8 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  // All ranks call it, before anything else. Throws Error if two of them would have one GPU.
-  void take_gpu();
+  // All ranks call it, before anything else. Throws Error if two of them would have one GPU and may not `share` it.
+  void take_gpu(bool share);
   void make_group(eng_id id, const uint32_t* ranks, uint32_t n);
   // The group, of which this rank is a member. The first call makes group 1's communicator of NCCL.
   Group& group(eng_id id);

@@ -37,7 +37,8 @@ Gpu gpu_of(uint32_t local_rank) {
   return out;
 }
 
-void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus) {
+void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus, int sharing) {
+  constexpr int shares = 23000;  // NCCL 2.30
   for (size_t r = 0; r < gpus.size(); ++r)
     if (gpus[r].visible && gpus[r].number < 0)
       throw Error{ENG_UNSUPPORTED, "rank " + std::to_string(r) + " on " + peers[r].host + ": " +
@@ -48,12 +49,14 @@ void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus) {
     for (uint32_t other = 0; other < gpus.size(); ++other)
       if (gpu.number >= 0 && gpus[other].number >= 0 && std::memcmp(&gpus[other].id, &gpu.id, sizeof gpu.id) == 0)
         users.push_back(other);
-    if (users.size() < 2) continue;
-    throw Error{ENG_UNSUPPORTED,
-                ranks_text(users) + " on " + peers[r].host + " have the same GPU (" + gpu.name + ", " +
-                    uuid_text(gpu.id) + ", PCI " + gpu.bus +
-                    "): each rank needs one of its own. Start fewer ranks on this machine, or let each rank see its "
-                    "own GPU (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)"};
+    if (users.size() < 2 || sharing >= shares) continue;
+    const std::string change =
+        "): each rank needs one of its own. Start fewer ranks on this machine, or let each rank "
+        "see its own GPU (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)";
+    const std::string old = "): [comm] share_gpus needs NCCL 2.30, and this is " + std::to_string(sharing / 10000) +
+                            "." + std::to_string(sharing / 100 % 100);
+    throw Error{ENG_UNSUPPORTED, ranks_text(users) + " on " + peers[r].host + " have the same GPU (" + gpu.name + ", " +
+                                     uuid_text(gpu.id) + ", PCI " + gpu.bus + (sharing ? old : change)};
   }
 }
 

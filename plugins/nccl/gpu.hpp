@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU of each rank: no two ranks may have the same one.
+// The GPU of each rank: no two ranks may have the same one, unless NCCL is asked to try it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ struct Gpu {
 Gpu gpu_of(uint32_t local_rank);
 
 // Throws Error(ENG_UNSUPPORTED) if a rank sees too few GPUs, or if ranks share one: which ranks, which GPU, and what to
-// change. Both are by rank; all ranks come to the same result.
-void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus);
+// change. Both are by rank; all ranks come to the same result. sharing: the version of NCCL if ranks may share, else 0.
+void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus, int sharing);
 
 }  // namespace nccl

@@ -10,7 +10,7 @@ id = 'eng.nccl'
 name = 'nccl'
 version = '0.1.0'
 license = 'Apache-2.0'
-summary = 'Many ranks with one GPU each, joined by NCCL'
+summary = 'Many ranks with GPUs, joined by NCCL'
 
 [[provides]]
 kind = ')toml" ENG_COMM_DRAFT R"toml('
@@ -29,6 +29,11 @@ min = 1
 max = 65535
 help = 'the port there; MASTER_PORT comes first, where it is set'
 
+[provides.options.share_gpus]
+type = 'bool'
+default = false
+help = 'ranks may have the same GPU, which NCCL 2.30 and later try with NCCL_MULTI_RANK_GPU_ENABLE=1; slow, for tests'
+
 [[provides]]
 kind = ')toml" ENG_KERNELS_DRAFT R"toml('
 name = 'nccl'
@@ -43,14 +48,16 @@ using Functions = common::CommFunctions<Comm>;
 eng_status create(const eng_options* options, double deadline, eng_world* out, void** self, eng_error* error) {
   const char* address = nullptr;
   int64_t port = 0;
+  int32_t share = 0;
   if (const eng_status s = options->get_string(options, "address", &address, error)) return s;
   if (const eng_status s = options->get_int(options, "port", &port, error)) return s;
+  if (const eng_status s = options->get_bool(options, "share_gpus", &share, error)) return s;
   return common::guarded(error, [&] {
     if (Functions::living) throw nccl::Error{ENG_PRECONDITION, "this process has already joined the other ranks"};
     eng_world world = *out;
     constexpr double most = 1e9;  // seconds: what clocks count
     auto made = std::make_unique<Comm>(*out, address, static_cast<uint16_t>(port), std::min(deadline, most), world);
-    made->take_gpu();
+    made->take_gpu(share != 0);
     *out = world;
     *self = Functions::adopt(std::move(made));
   });

@@ -3,6 +3,8 @@
 // Several processes of one machine. Nothing here says anything about a GPU, a network, or speed.
 //   SOFTNCCL_FAIL     N: the Nth piece of work of this process fails later, as a lost connection does
 //   SOFTNCCL_SECONDS  the longest wait, for tests that nobody ends (120)
+//   SOFTNCCL_VERSION  its version, that of the header by default. From 23000 on ranks may have the same GPU, with
+//                     NCCL_MULTI_RANK_GPU_ENABLE=1
 #include <cuda_runtime_api.h>
 
 #include <string>
@@ -107,7 +109,7 @@ bool can_sum(ncclDataType_t type, ncclRedOp_t op) {
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = softnccl::version();
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {

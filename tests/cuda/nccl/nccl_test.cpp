@@ -170,6 +170,23 @@ TEST_CASE("emulated nccl: too few GPUs, or one for two ranks, are refused by all
   }
 }
 
+TEST_CASE("emulated nccl: ranks may have the same GPU if they are told so, and NCCL is new enough and told, too") {
+  const std::string one = "RANK_SHARES=1 CUDA_VISIBLE_DEVICES=3 ", now = one + "SOFTNCCL_VERSION=23007 ";
+  auto shares = std::async(std::launch::async, [&] {
+    return by_hand(numbered(2, now + "NCCL_MULTI_RANK_GPU_ENABLE=1"), program() + "right");
+  });
+  auto graphs = std::async(std::launch::async, [&] {
+    return by_hand(numbered(2, now + "NCCL_MULTI_RANK_GPU_ENABLE=1 RANK_CAPTURES=1"), program() + "right");
+  });
+  auto old = std::async(std::launch::async, [&] { return by_hand(numbered(2, one), program() + "right"); });
+  auto silent = std::async(std::launch::async, [&] { return by_hand(numbered(2, now), program() + "right"); });
+  ends_well(2, shares.get());
+  ends_well(2, graphs.get());
+  says(old.get(), 3, "PCI 0000:04:00.0): [comm] share_gpus needs NCCL 2.30, and this is 2.28");
+  says(silent.get(), 8,
+       "invalid usage (Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE");
+}
+
 TEST_CASE("emulated nccl: the command takes ranks from RANK and WORLD_SIZE, and rank 0's address from MASTER_ADDR") {
   const cli::Scratch scratch;
   scratch.config();

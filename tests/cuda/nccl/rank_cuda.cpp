@@ -64,6 +64,7 @@ const Subject subject = {
           return eng::Section("comm", {{"plugin", {std::string("nccl"), "test", true}},
                                        {"timeout", {timeout, "test", true}},
                                        {"address", {std::string(address ? address : "127.0.0.1"), "test", true}},
+                                       {"share_gpus", {getenv("RANK_SHARES") != nullptr, "test", true}},
                                        {"port", {port ? int64_t{std::atoi(port)} : int64_t{29500}, "test", true}}});
         },
 };

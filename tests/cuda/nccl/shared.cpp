@@ -70,6 +70,20 @@ ncclUniqueId new_id() {
   return id;
 }
 
+int version() {
+  const char* const given = std::getenv("SOFTNCCL_VERSION");
+  return given ? std::atoi(given) : NCCL_VERSION_CODE;
+}
+
+// "" if ranks may have the same GPU, or what a real NCCL of this version says of it.
+static std::string no_sharing() {
+  const char* const given = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (version() < 23000) return "Duplicate GPU detected";
+  return given && std::atoi(given) == 1
+             ? ""
+             : "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this";
+}
+
 ncclResult_t join(Soft& soft, const ncclUniqueId& id) {
   const auto n = static_cast<size_t>(soft.size);
   soft.bytes = sizeof(Shared) + n * n * sizeof(Mailbox);
@@ -93,9 +107,9 @@ ncclResult_t join(Soft& soft, const ncclUniqueId& id) {
   shm_unlink(id.internal);
   for (int a = 0; a < soft.size; ++a)
     for (int b = 0; b < a; ++b)
-      if (std::strcmp(s.gpu[a], s.gpu[b]) == 0) {
-        soft.fail(ncclInvalidUsage, "Duplicate GPU detected: ranks " + std::to_string(b) + " and " + std::to_string(a) +
-                                        " use device " + s.gpu[a]);
+      if (const std::string why = no_sharing(); !why.empty() && std::strcmp(s.gpu[a], s.gpu[b]) == 0) {
+        soft.fail(ncclInvalidUsage,
+                  why + ": ranks " + std::to_string(b) + " and " + std::to_string(a) + " use device " + s.gpu[a]);
         return ncclInvalidUsage;
       }
   return ncclSuccess;

@@ -76,6 +76,7 @@ struct Soft {
   Mailbox& box(int from, int to) const { return shared->boxes[from * size + to]; }
 };
 
+int version();
 // Opens what `id` names, and waits until all are there.
 ncclResult_t join(Soft& soft, const ncclUniqueId& id);
 ncclUniqueId new_id();
