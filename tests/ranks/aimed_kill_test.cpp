@@ -6,19 +6,14 @@
 
 #include <list>
 
-#include "processes.hpp"
+#include "killed.hpp"
 #include "tests/ranks/names.hpp"
 
 using namespace cli;
 
 namespace {
 
-constexpr int steps = 6, every = 2, accumulate = 2;
-
-// The plugin `killer` and the program `engine-killer`.
-fs::path built() {
-  return fs::path(ENGINE_PLUGIN_DIR).parent_path() / "tests" / "ranks";
-}
+constexpr int steps = 6, every = 2, accumulate = 2, kept = 2;
 
 // A rank, and where it dies.
 struct Aim {
@@ -42,35 +37,8 @@ struct Aim {
   }
 };
 
-void configure(const Scratch& scratch) {
-  scratch.write("config.toml", R"([model]
-plugin = "killer"
-
-[data]
-paths = ["text.txt"]
-
-[train]
-steps = 6
-micro_batch = 2
-accumulate = 2
-sequence_length = 32
-eval_every = 0
-
-[optimizer]
-plugin = "killer"
-learning_rate = 0.02
-
-[checkpoint]
-every = 2
-keep = 2
-
-[device]
-threads = 1
-)");
-}
-
 Args command(const Args& words, const std::string& ranks) {
-  Args out = {"--plugin-path", (built() / "killer.eng.so").string()};
+  Args out = {"--plugin-path", killer().string()};
   // The `engine` with killer/disk.cpp does not lie where those of the build tree are found from.
   for (const std::string& plugin : names(ENGINE_PLUGIN_DIR))
     out.insert(out.end(), {"--plugin-path", std::string(ENGINE_PLUGIN_DIR) + "/" + plugin});
@@ -88,7 +56,7 @@ const fs::path& undisturbed(int ranks) {
   static std::map<int, Whole> all;
   const Whole& whole = all[ranks];
   if (fs::exists(whole.run / "state.json") && state(whole.run).at("status") == "done") return whole.run;
-  configure(whole.scratch);
+  write_config(whole.scratch, kept);
   const Result result =
       engine(whole.scratch, command({"run", "config.toml", "--out", whole.run.string()}, std::to_string(ranks)));
   INFO(result.err);
@@ -126,20 +94,16 @@ void died_there(const Aim& aim, const Json& note) {
 // A run that is aimed at, from its start to its end.
 struct Victim {
   explicit Victim(const Aim& a) : aim(a) {
-    configure(scratch);
-    const std::string rank = std::to_string(aim.rank);
+    write_config(scratch, kept);
     Args words = {"run", "config.toml", "--out", run.string(), std::string("zero.plugin=") + aim.zero};
     Limits limits;
     if (aim.asynchronous) words.push_back("checkpoint.asynchronous=true");
     if (!aim.in_step()) {
-      limits.program = built() / "engine-killer";
+      limits.program = killer_folder() / "engine-killer";
       scratch.write("kill-at", aim.call() + " .tmp-" + name_of(aim.step) + aim.path + " " + std::to_string(aim.number));
-    } else if (std::string(aim.where) == "optimizer") {
-      words.insert(words.end(), {"optimizer.kill=true", "optimizer.kill_rank=" + rank,
-                                 "optimizer.kill_at=" + std::to_string(aim.step)});
     } else {
-      words.insert(words.end(), {std::string("model.kill=") + aim.where, "model.kill_rank=" + rank,
-                                 "model.kill_at=" + std::to_string((aim.step - 1) * accumulate + aim.number)});
+      const Args place = Place{aim.rank, aim.step, aim.where, aim.number}.words();
+      words.insert(words.end(), place.begin(), place.end());
     }
     child.emplace(scratch, command(words, std::to_string(aim.ranks)), limits);
   }

@@ -10,12 +10,16 @@
 
 namespace cli {
 
+// The folder of the plugin `killer` and of the program `engine-killer`.
+inline fs::path killer_folder() {
+  return fs::path(ENGINE_PLUGIN_DIR).parent_path() / "tests" / "ranks";
+}
 inline fs::path killer() {
-  return fs::path(ENGINE_PLUGIN_DIR).parent_path() / "tests" / "ranks" / "killer.eng.so";
+  return killer_folder() / "killer.eng.so";
 }
 
-// Six steps of twelve sequences, by three ranks in two micro-batches or by two in three.
-inline void write_config(const Scratch& scratch) {
+// Six steps of twelve sequences, by three ranks in two micro-batches or by two in three. keep: checkpoints, 0 for all.
+inline void write_config(const Scratch& scratch, int keep = 0) {
   scratch.write("config.toml", R"([model]
 plugin = "killer"
 
@@ -27,18 +31,18 @@ steps = 6
 micro_batch = 2
 accumulate = 2
 sequence_length = 32
+eval_every = 0
 
 [optimizer]
 plugin = "killer"
 learning_rate = 0.02
 
-[checkpoint]
-every = 2
-keep = 0
-
 [device]
 threads = 1
-)");
+
+[checkpoint]
+every = 2
+keep = )" + std::to_string(keep) + "\n");
 }
 
 inline Result train(const Scratch& scratch, Args words, const Args& more = {}) {
@@ -61,15 +65,16 @@ inline void same_bits(const Scratch& scratch, const fs::path& a, const fs::path&
   CHECK(diff.exit == 0);
 }
 
-// A place for a kill, as words of a command.
+// A place for a kill, as words of a command. `number`: the micro-batch of the step.
 struct Place {
   int rank, step;
   std::string where;
+  int number = 1;
   Args words() const {
     const std::string of = std::to_string(rank);
     if (where == "optimizer")
       return {"optimizer.kill=true", "optimizer.kill_rank=" + of, "optimizer.kill_at=" + std::to_string(step)};
-    return {"model.kill=" + where, "model.kill_rank=" + of, "model.kill_at=" + std::to_string(step * 2 - 1)};
+    return {"model.kill=" + where, "model.kill_rank=" + of, "model.kill_at=" + std::to_string(step * 2 - 2 + number)};
   }
 };
 
