@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Common parts of selective_scan, its gradient and its step. Tokens follow one another in a thread, whose registers
-// hold the states of its channel; if they are many, a power of two of neighbouring lanes shares them.
+// hold four states of its channel; neighbouring lanes, a power of two, share a channel. What does not depend on the
+// states, the threads of a block compute together, once for each token and channel.
 //
 // If that gives too few blocks to fill the GPU, sequences are cut into spans of whole chunks, which go side by side:
 // first each span alone, for what it adds to the states after it; then what the spans hand on, one after another; then
@@ -13,7 +14,7 @@ namespace mamba {
 namespace on_cuda {
 
 constexpr int scan_block = 128, scan_tile = 16;  // threads; tokens whose B and C are in shared memory at once
-constexpr int most_states = 64;
+constexpr int most_states = 64, lane_states = 4;
 constexpr int64_t enough_blocks = 2,
                   filling_blocks = 4;  // for each processor: sequences are not cut; what cutting aims at
 
@@ -73,8 +74,8 @@ __device__ __forceinline__ float rate_of(float a_log) {
   return -1.44269504f * expf(a_log);
 }
 
-// Place of a thread: one of the lanes of a channel, with states first .. first + S - 1.
-template <int S, int lanes>
+// Place of a thread: one of the lanes of a channel, with states first .. first + lane_states - 1.
+template <int lanes>
 struct Place {
   const ScanSizes& s;
   int64_t e;
@@ -82,46 +83,78 @@ struct Place {
   bool there;
   __device__ explicit Place(const ScanSizes& sizes, int64_t group) : s(sizes) {
     const int64_t at = group * scan_block + threadIdx.x;
-    e = at / lanes, lane = static_cast<int>(at % lanes), first = lane * S;
+    e = at / lanes, lane = static_cast<int>(at % lanes), first = lane * lane_states;
     there = e < s.channels;
     if (!there) e = s.channels - 1;  // it may read that one's tokens
   }
   // True if the channel has state n of this lane.
   __device__ bool has(int n) const { return first + n < s.states; }
   // Its states in row `row` of (.., N, E); those that the channel does not have are 0.
-  __device__ void load(const float* states, int64_t row, float (&to)[S]) const {
+  __device__ void load(const float* states, int64_t row, float (&to)[lane_states]) const {
     ENG_UNROLL
-    for (int n = 0; n < S; ++n) to[n] = has(n) ? states[(row * s.states + first + n) * s.channels + e] : 0.0f;
+    for (int n = 0; n < lane_states; ++n) to[n] = has(n) ? states[(row * s.states + first + n) * s.channels + e] : 0.0f;
   }
-  __device__ void store(const float (&from)[S], float* states, int64_t row) const {
+  __device__ void store(const float (&from)[lane_states], float* states, int64_t row) const {
     ENG_UNROLL
-    for (int n = 0; n < S; ++n)
+    for (int n = 0; n < lane_states; ++n)
       if (there && has(n)) states[(row * s.states + first + n) * s.channels + e] = from[n];
   }
-  __device__ void load_rates(const float* a_log, float (&rate)[S]) const {
+  __device__ void load_rates(const float* a_log, float (&rate)[lane_states]) const {
     ENG_UNROLL
-    for (int n = 0; n < S; ++n) rate[n] = has(n) ? rate_of(a_log[e * s.states + first + n]) : 0.0f;
+    for (int n = 0; n < lane_states; ++n) rate[n] = has(n) ? rate_of(a_log[e * s.states + first + n]) : 0.0f;
   }
 };
 
-// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. `lanes_of`: the
-// lanes of a channel of so many states; `cut`: whether sequences may be cut into spans; `most_blocks`: that groups of
-// channels may have.
-inline ScanSizes scan_sizes(const Call& c, size_t u, int (*lanes_of)(int64_t states), bool cut,
-                            int64_t most_blocks = int64_t{1} << 31) {
+// Place of a thread of a block that goes on by `tokens` tokens at a time. `bc`: rows of [B | C] of these tokens.
+// `rows`: rows of the block's channels, one for each token and each of what the threads compute together.
+template <int lanes, int tokens>
+struct Lane : Place<lanes> {
+  static constexpr int channels = scan_block / lanes, half = lane_states * lanes, width = 2 * half;
+  float *bc, *rows, *own;   // own: `rows` from its channel on
+  int column, token, of_e;  // of what it computes for the block
+  float bias;
+  template <class T>
+  __device__ Lane(const ScanOf<T>& p, int64_t group, float* to_bc, float* to_rows)
+      : Place<lanes>(p.s, group), bc(to_bc), rows(to_rows) {
+    const int thread = static_cast<int>(threadIdx.x);
+    column = thread % channels, token = thread / channels, of_e = static_cast<int>(group) * channels + column;
+    bias = of_e < p.s.channels ? p.dt_bias[of_e] : 0.0f;
+    own = rows + thread / lanes;
+  }
+  __device__ static constexpr int at(int row, int k) { return (row * tokens + k) * channels; }
+  __device__ float& of_column(int row, int k) const { return rows[at(row, token + k) + column]; }
+  // Calls then(k) for each token token + k, of those that this thread computes something of.
+  template <class Then>
+  __device__ __forceinline__ void each(Then then) const {
+    ENG_UNROLL
+    for (int k = 0; k < tokens; k += lanes)
+      if (lanes <= tokens || token < tokens) then(k);
+  }
+};
+
+// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. `cut`: whether
+// sequences may be cut into spans; `most_blocks`: that groups of channels may have.
+inline ScanSizes scan_sizes(const Call& c, size_t u, bool cut, int64_t most_blocks = int64_t{1} << 31) {
   need(c.in[u].ndim == 3, "u must be (B, T, E)");
   ScanSizes s{};
   s.batch = c.in[u].dims[0], s.tokens = c.in[u].dims[1], s.channels = c.in[u].dims[2], s.stride = columns(c.in[u + 6]);
   s.chunks = s.span = chunks(s.tokens);
   const int64_t states = columns(c.in[u + 2]);
   if (states < 1 || states > most_states) throw Error{ENG_UNSUPPORTED, "computes 1 to 64 states of a channel"};
-  s.states = static_cast<int>(states), s.lanes = lanes_of(states);
+  s.states = static_cast<int>(states), s.lanes = states <= 8 ? 2 : states <= 16 ? 4 : most_states / lane_states;
   const int64_t blocks = s.batch * s.blocks(most_blocks), processors = c.parallel;
   if (cut && blocks > 0 && blocks < enough_blocks * processors)
     s.span = (s.chunks * blocks + filling_blocks * processors - 1) / (filling_blocks * processors);
   if (s.span < 1) s.span = 1;
   s.spans = (s.chunks + s.span - 1) / s.span;
   return s;
+}
+// run.operator()<lanes>()
+template <class Run>
+void by_lanes(const ScanSizes& s, Run run) {
+  s.lanes == 2   ? run.template operator()<2>()
+  : s.lanes == 4 ? run.template operator()<4>()
+                 : run.template operator()<most_states / lane_states>();
 }
 inline void need_scan(const Call& c, size_t u, const ScanSizes& s) {
   const int64_t n = s.batch * s.tokens;

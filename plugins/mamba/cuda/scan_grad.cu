@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of selective_scan. Four states in each lane. A chunk is walked twice: forward for the states before each
-// of its parts, then part by part from the last to the first, for which the states of all its tokens are computed
-// again, into registers. What does not depend on the states, the threads of a block compute together, once for each
-// token and channel. Sums have one order, so two runs have the same bits.
+// The gradient of selective_scan. A chunk is walked twice: forward for the states before each of its parts, then part
+// by part from the last to the first, for which the states of all its tokens are computed again, into registers. Sums
+// have one order, so two runs have the same bits.
 #include "scan.cuh"
 
 namespace mamba {
 namespace on_cuda {
 
-constexpr int grad_states = 4, part_tokens = 8, parts = static_cast<int>(chunk) / part_tokens;
+constexpr int part_tokens = 8, parts = static_cast<int>(chunk) / part_tokens;
 constexpr int scan_warps = scan_block / 32, most_groups = 128;
 
 template <class T>
@@ -30,17 +29,17 @@ enum Row { steps, inputs, dys, slopes, gates, rows };
 enum class Need { walk, ends, gradient };
 
 struct alignas(16) ScanGradShared {
-  float before[parts][grad_states][scan_block];  // each thread's own
+  float before[parts][lane_states][scan_block];  // each thread's own
   // Rows of [B | C] of the tokens, dbc of each warp, and the rows above. Two lanes of a channel take the most.
-  float part[part_tokens * (2 * grad_states * (1 + scan_warps) + rows * scan_block)];
+  float part[part_tokens * (2 * lane_states * (1 + scan_warps) + rows * scan_block)];
 };
 
 // The sum over the channels of the warp of each of 2 * left values: half of the values go to the other half of the
 // lanes, and so on, as long as there are several. Writes them to `out`: of state n of the lane, the first four at n,
 // the others at half + n.
-template <int lanes, int left = grad_states>
-__device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], float* out) {
-  constexpr int half = grad_states * lanes;
+template <int lanes, int left = lane_states>
+__device__ __forceinline__ void sum_channels(float (&v)[2 * lane_states], float* out) {
+  constexpr int half = lane_states * lanes;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool up = lane & 4 * left;
   ENG_UNROLL
@@ -48,7 +47,7 @@ __device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], float*
     const float sent = up ? v[k] : v[k + left], own = up ? v[k + left] : v[k];
     v[k] = own + __shfl_xor_sync(0xffffffffu, sent, 4 * left);
   }
-  out += !up ? 0 : left == grad_states ? half : left;
+  out += !up ? 0 : left == lane_states ? half : left;
   if constexpr (left == 1) {
     ENG_UNROLL
     for (int by = 2; by >= lanes; by /= 2) v[0] += __shfl_xor_sync(0xffffffffu, v[0], by);
@@ -61,42 +60,24 @@ __device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], float*
   }
 }
 
-// Place of a thread, and the layout of its block's shared memory.
 template <int lanes>
-struct Lane : Place<grad_states, lanes> {
-  static constexpr int channels = scan_block / lanes, half = grad_states * lanes, width = 2 * half;
-  static constexpr int dbc_at = part_tokens * width, rows_at = dbc_at + scan_warps * part_tokens * width;
-  float *bc, *own;          // rows of [B | C]; of its channel, the first row of what the block computes
-  int column, token, of_e;  // of what it computes for the block
-  float bias;
+struct GradLane : Lane<lanes, part_tokens> {
+  using Base = Lane<lanes, part_tokens>;
+  static constexpr int dbc_at = part_tokens * Base::width, rows_at = dbc_at * (1 + scan_warps);
   template <class T>
-  __device__ Lane(const ScanOf<T>& p, int64_t group, float* part) : Place<grad_states, lanes>(p.s, group), bc(part) {
-    const int thread = static_cast<int>(threadIdx.x);
-    column = thread % channels, token = thread / channels, of_e = static_cast<int>(group) * channels + column;
-    bias = of_e < p.s.channels ? p.dt_bias[of_e] : 0.0f;
-    own = part + rows_at + thread / lanes;
-  }
-  __device__ static constexpr int at(Row r, int k) { return (r * part_tokens + k) * channels; }
-  __device__ float& of_column(Row r, int k) const { return bc[rows_at + at(r, k) + column]; }
-  // Calls then(k) for each token of a part of which this thread computes something.
-  template <class Then>
-  __device__ __forceinline__ void each(Then then) const {
-    ENG_UNROLL
-    for (int k = 0; k < part_tokens; k += lanes)
-      if (lanes <= part_tokens || token < part_tokens) then(k + token);
-  }
+  __device__ GradLane(const ScanOf<T>& p, int64_t group, float* part) : Base(p, group, part, part + rows_at) {}
 };
 
 // Waits for the block, and loads a part: B and C, and the rows that are needed. Returns the tokens at which a document
 // begins.
 template <Need need, bool packed, class T, int lanes>
-__device__ __forceinline__ unsigned load_part(const ScanGradOf<T>& q, const Lane<lanes>& me, int64_t b, int64_t first,
-                                              int64_t end) {
+__device__ __forceinline__ unsigned load_part(const ScanGradOf<T>& q, const GradLane<lanes>& me, int64_t b,
+                                              int64_t first, int64_t end) {
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;
-  return load_tile<packed, part_tokens, Lane<lanes>::width>(p, b, first, end, me.bc, [&] {
+  return load_tile<packed, part_tokens, GradLane<lanes>::width>(p, b, first, end, me.bc, [&] {
     me.each([&](int k) {
-      const int64_t t = first + k, at = s.at(b, t, me.of_e);
+      const int64_t t = first + me.token + k, at = s.at(b, t, me.of_e);
       const bool there = me.of_e < s.channels && t < end;
       const float raw = there ? value(p.delta[at]) + me.bias : 0.0f;
       if constexpr (need != Need::ends) me.of_column(inputs, k) = there ? value(p.u[at]) : 0.0f;
@@ -116,37 +97,37 @@ __device__ __forceinline__ unsigned load_part(const ScanGradOf<T>& q, const Lane
 
 // The states after each token of a part. `h`: those before the first; bit k of `begins`: a document begins at token k.
 struct Part {
-  float after[part_tokens][grad_states];
+  float after[part_tokens][lane_states];
   template <int lanes>
-  __device__ __forceinline__ Part(const Lane<lanes>& me, const float (&rate)[grad_states], unsigned begins,
-                                  const float (&h)[grad_states]) {
+  __device__ __forceinline__ Part(const GradLane<lanes>& me, const float (&rate)[lane_states], unsigned begins,
+                                  const float (&h)[lane_states]) {
     ENG_UNROLL
     for (int k = 0; k < part_tokens; ++k) {
       const float by = me.own[me.at(steps, k)], in = by * me.own[me.at(inputs, k)];
-      float b_t[grad_states];
-      cuda::load<grad_states>(me.bc + k * me.width + me.first, b_t);
+      float b_t[lane_states];
+      cuda::load<lane_states>(me.bc + k * me.width + me.first, b_t);
       ENG_UNROLL
-      for (int n = 0; n < grad_states; ++n)
+      for (int n = 0; n < lane_states; ++n)
         after[k][n] = fmaf(exp2_approx(by * rate[n]), before(k, n, begins, h), in * b_t[n]);
     }
   }
   // State n before token k.
-  __device__ __forceinline__ float before(int k, int n, unsigned begins, const float (&h)[grad_states]) const {
+  __device__ __forceinline__ float before(int k, int n, unsigned begins, const float (&h)[lane_states]) const {
     return begins >> k & 1 ? 0.0f : k ? after[k > 0 ? k - 1 : 0][n] : h[n];
   }
 };
 
 // Sums over all tokens of a thread.
 struct Totals {
-  float a[grad_states] = {}, d = 0, bias = 0;
+  float a[lane_states] = {}, d = 0, bias = 0;
 };
 
 // From the states before a part, `h`, to the gradients of its tokens: those of gate, u and delta take the places of
 // what they come from. `g`: the gradient of the states after the part, which becomes that of the states before it.
 template <int lanes>
-__device__ __forceinline__ void grad_of_part(const Lane<lanes>& me, int count, unsigned begins, float d,
-                                             const float (&rate)[grad_states], const float (&h)[grad_states],
-                                             float (&g)[grad_states], Totals& totals) {
+__device__ __forceinline__ void grad_of_part(const GradLane<lanes>& me, int count, unsigned begins, float d,
+                                             const float (&rate)[lane_states], const float (&h)[lane_states],
+                                             float (&g)[lane_states], Totals& totals) {
   constexpr float ln2 = 0.693147181f;
   float* const dbc_of_warp = me.bc + me.dbc_at + static_cast<int>(threadIdx.x) / 32 * part_tokens * me.width + me.first;
   const Part part(me, rate, begins, h);
@@ -154,16 +135,16 @@ __device__ __forceinline__ void grad_of_part(const Lane<lanes>& me, int count, u
   for (int k = part_tokens - 1; k >= 0; --k) {
     if (k >= count) continue;  // all threads do
     const float by = me.own[me.at(steps, k)], x = me.own[me.at(inputs, k)], dy = me.own[me.at(dys, k)];
-    float y = 0, x_sum = 0, s_sum = 0, b_t[grad_states], c_t[grad_states], dbc[2 * grad_states];
-    cuda::load<grad_states>(me.bc + k * me.width + me.first, b_t);
-    cuda::load<grad_states>(me.bc + k * me.width + me.half + me.first, c_t);
+    float y = 0, x_sum = 0, s_sum = 0, b_t[lane_states], c_t[lane_states], dbc[2 * lane_states];
+    cuda::load<lane_states>(me.bc + k * me.width + me.first, b_t);
+    cuda::load<lane_states>(me.bc + k * me.width + me.half + me.first, c_t);
     ENG_UNROLL
-    for (int n = 0; n < grad_states; ++n) {
+    for (int n = 0; n < lane_states; ++n) {
       const float decay = exp2_approx(by * rate[n]);
       const float slope = rate[n] * ln2 * (decay * part.before(k, n, begins, h));
       y = fmaf(c_t[n], part.after[k][n], y);
       g[n] = fmaf(c_t[n], dy, g[n]);
-      dbc[n] = g[n] * (by * x), dbc[grad_states + n] = dy * part.after[k][n];
+      dbc[n] = g[n] * (by * x), dbc[lane_states + n] = dy * part.after[k][n];
       x_sum = fmaf(g[n] * by, b_t[n], x_sum);
       s_sum = fmaf(g[n], fmaf(b_t[n], x, slope), s_sum);
       totals.a[n] = fmaf(g[n] * by, slope, totals.a[n]);
@@ -193,25 +174,25 @@ __global__ void __launch_bounds__(scan_block, lanes == 2            ? 2
   for (int64_t of = blockIdx.y; of < s.batch * s.spans; of += gridDim.y)
     for (int64_t group = blockIdx.x; group < s.groups(); group += gridDim.x) {
       const int64_t b = of / s.spans, span = of % s.spans, end = s.end(span);
-      const Lane<lanes> me(p, group, room.part);
-      float rate[grad_states], g[grad_states] = {};
+      const GradLane<lanes> me(p, group, room.part);
+      float rate[lane_states], g[lane_states] = {};
       Totals totals;
       me.load_rates(p.a_log, rate);
       const float d = p.d[me.e];
       if (span + 1 < s.spans) me.load(q.after, of + 1, g);
       const int64_t first_chunk = span * s.span, last_chunk = (end - 1) / chunk;
       for (int64_t c = last_chunk; c >= first_chunk; --c) {
-        float h[grad_states];
+        float h[lane_states];
         me.load(q.kept, b * s.chunks + c, h);
         for (int part = 0; part < parts; ++part) {
           const int64_t first = c * chunk + part * part_tokens;
           ENG_UNROLL
-          for (int n = 0; n < grad_states; ++n) room.before[part][n][thread] = h[n];
+          for (int n = 0; n < lane_states; ++n) room.before[part][n][thread] = h[n];
           if (part == parts - 1 || first + part_tokens >= s.tokens) break;  // nobody asks for what comes after
           const unsigned begins = load_part<Need::walk, packed>(q, me, b, first, s.tokens);
           const Part walked(me, rate, begins, h);
           ENG_UNROLL
-          for (int n = 0; n < grad_states; ++n) h[n] = walked.after[part_tokens - 1][n];
+          for (int n = 0; n < lane_states; ++n) h[n] = walked.after[part_tokens - 1][n];
         }
         for (int part = parts - 1; part >= 0; --part) {
           const int64_t first = c * chunk + part * part_tokens;
@@ -219,12 +200,12 @@ __global__ void __launch_bounds__(scan_block, lanes == 2            ? 2
           const int count = first + part_tokens < s.tokens ? part_tokens : static_cast<int>(s.tokens - first);
           const unsigned begins = load_part<Need::gradient, packed>(q, me, b, first, s.tokens);
           ENG_UNROLL
-          for (int n = 0; n < grad_states; ++n) h[n] = room.before[part][n][thread];
+          for (int n = 0; n < lane_states; ++n) h[n] = room.before[part][n][thread];
           grad_of_part(me, count, begins, d, rate, h, g, totals);
           __syncthreads();
           me.each([&](int k) {
-            if (k >= count || me.of_e >= s.channels) return;
-            const int64_t t = first + k, at = s.at(b, t, me.of_e);
+            if (me.token + k >= count || me.of_e >= s.channels) return;
+            const int64_t t = first + me.token + k, at = s.at(b, t, me.of_e);
             put(me.of_column(gates, k), q.dgate[s.gate_at(b, t, me.of_e)]);
             put(me.of_column(inputs, k), q.du[at]), put(me.of_column(steps, k), q.ddelta[at]);
           });
@@ -254,12 +235,12 @@ template <class T, int lanes, bool packed>
 __global__ void __launch_bounds__(scan_block, 4) scan_grad_ends(ScanGradOf<T> q) {
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;
-  const Lane<lanes> me(p, blockIdx.x, shared<ScanGradShared>().part);
-  float rate[grad_states];
+  const GradLane<lanes> me(p, blockIdx.x, shared<ScanGradShared>().part);
+  float rate[lane_states];
   me.load_rates(p.a_log, rate);
   for (int64_t of = blockIdx.y; of < s.batch * (s.spans - 1); of += gridDim.y) {
     const int64_t b = of / (s.spans - 1), span = of % (s.spans - 1) + 1, begin = s.first(span), end = s.end(span);
-    float g[grad_states] = {}, all_steps = 0;
+    float g[lane_states] = {}, all_steps = 0;
     unsigned cut = 0;
     for (int64_t first = (end - 1) / part_tokens * part_tokens; first >= begin; first -= part_tokens) {
       const unsigned begins = load_part<Need::ends, packed>(q, me, b, first, end);
@@ -268,11 +249,11 @@ __global__ void __launch_bounds__(scan_block, 4) scan_grad_ends(ScanGradOf<T> q)
       for (int k = part_tokens - 1; k >= 0; --k) {
         if (first + k >= end) continue;
         const float by = me.own[me.at(steps, k)], dy = me.own[me.at(dys, k)];
-        float c_t[grad_states];
-        cuda::load<grad_states>(me.bc + k * me.width + me.half + me.first, c_t);
+        float c_t[lane_states];
+        cuda::load<lane_states>(me.bc + k * me.width + me.half + me.first, c_t);
         all_steps += by;
         ENG_UNROLL
-        for (int n = 0; n < grad_states; ++n)
+        for (int n = 0; n < lane_states; ++n)
           g[n] = begins >> k & 1 ? 0.0f : fmaf(c_t[n], dy, g[n]) * exp2_approx(by * rate[n]);
       }
     }
@@ -316,8 +297,7 @@ struct ScanGrad {
   static constexpr size_t segments = 9;
   int32_t type;
   ScanSizes s;
-  static int lanes_of(int64_t states) { return states <= 8 ? 2 : states <= 16 ? 4 : most_states / grad_states; }
-  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 1, lanes_of, true, most_groups); }
+  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 1, true, most_groups); }
   static void check(const Call& c) {
     need_counts(c, 9, 10, 7, 7), need_float(c.in[1], "u");
     need_types(c, c.in[1].dtype, {0, 2, 4, 7}, {0, 1, 3, 6}, "dy, delta, bc, gate or one of their gradients");
@@ -361,12 +341,9 @@ struct ScanGrad {
         launch<scan_grad<T, lanes, packed>>(grid_of(q.blocks, 1, s.batch * s.spans), scan_block, sizeof(ScanGradShared),
                                             stream, q);
       };
-      const auto by_lanes = [&]<int lanes>() {
+      by_lanes(s, [&]<int lanes>() {
         q.forward.s.segments ? walk.template operator()<lanes, true>() : walk.template operator()<lanes, false>();
-      };
-      s.lanes == 2   ? by_lanes.template operator()<2>()
-      : s.lanes == 4 ? by_lanes.template operator()<4>()
-                     : by_lanes.template operator()<most_states / grad_states>();
+      });
       launch_each(s.batch * each, stream, SumBlocksOf<T>{q.dbc, a.out<T>(3), parts.blocks, each});
       launch_each((s.states + 2) * s.channels, stream,
                   SumSpansOf{sums, a.out<float>(2), a.out<float>(4), a.out<float>(5), s});
