@@ -170,14 +170,14 @@ typedef struct eng_device {
   eng_status (*inspect)(const eng_options *, char *text, uint64_t capacity, uint64_t *size, eng_error *);
 
   /* ---- algorithms that were measured; both NULL: `prepare` of kernels decides from the call alone --------- */
-  /* The kernel choices of this device as a text for `choose`, without NUL: those that `prepare` measured and those that
-   * `choose` was given; empty if there are none. The engine keeps the text with the run and its checkpoints, and sends
-   * that of the first rank to the others.
+  /* The kernel choices of this device as a text for `choose`, without NUL: those that `prepare` measured, those that
+   * depend on what is installed, and those that `choose` was given; empty if there are none. The engine keeps the text
+   * with the run and its checkpoints, and sends that of the first rank to the others.
    *   Call: [setup & created & idle]  since 1.0 */
   eng_status (*choices)(void *self, char *text, uint64_t capacity, uint64_t *size, eng_error *);
-  /* From now on `prepare` takes these choices and measures nothing; a call that they do not name is decided from the
-   * call alone. A device configured not to measure ignores them. ENG_INVALID: they are not from such a device, or not
-   * from this version of its libraries; the text says how they differ. Called at most once, before the first `prepare`.
+  /* From now on `prepare` takes these choices and measures nothing; what they do not name is decided as without them. A
+   * device configured not to measure ignores those that were measured. ENG_INVALID: they are not from such a device, or
+   * not from this version of its libraries; the text says how they differ. Called once at most, before any `prepare`.
    *   Call: [setup & created]  since 1.0 */
   eng_status (*choose)(void *self, const char *text, uint64_t size, eng_error *);
 } eng_device;

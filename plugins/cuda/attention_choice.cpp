@@ -37,6 +37,13 @@ std::string bytes_text(uint64_t n) {
   return text + " bytes";
 }
 
+// A name of the call for the run's choices: "attention backward B T heads kv_heads D bf16".
+std::string name_of(const Shape& s) {
+  std::string text = s.backward ? "attention backward" : "attention forward";
+  for (const int64_t n : {s.batch, s.length, s.heads, s.kv_heads, s.size}) text += " " + std::to_string(n);
+  return text + (s.type == ENG_BF16 ? " bf16" : " f16");
+}
+
 // Changes that would bring the scratch below the cap.
 std::string remedies(const Shape& s, uint32_t arch, const AttentionOptions& o, uint64_t need) {
   std::string text;
@@ -82,20 +89,40 @@ AttentionChoice choose_attention(const Call& call, bool backward) {
     why = name + " needs " + bytes_text(answer.bytes) + " of scratch, and [device] attention_workspace allows " +
           bytes_text(o.cap) + ": " + remedies(s, call.device.arch, o, answer.bytes);
   else
-    return {true, answer.bytes, o.version, s};
+    return {true, o.who == AttentionOptions::cudnn, answer.bytes, o.version, s};
   if (o.who == AttentionOptions::cudnn) throw Error{ENG_UNSUPPORTED, why};
   return {};
 }
 
-void refuse_installed(const AttentionChoice& choice, uint64_t installed, const std::string& what) {
-  const std::string planned = sdpa::version_text(choice.version);
-  throw Error{ENG_UNAVAILABLE, "the plan counts on cuDNN " + planned + " and " + bytes_text(choice.bytes) +
-                                   " of scratch, and the installed cuDNN " + sdpa::version_text(installed) + " " +
-                                   what + ": install cuDNN " + planned + ", or set [device] attention = \"own\""};
+std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what) {
+  return "the plan counts on cuDNN " + sdpa::version_text(choice.version) + " and " + bytes_text(choice.bytes) +
+         " of scratch, and the installed cuDNN " + sdpa::version_text(installed) + " " + what;
 }
 
-void check_workspace(const AttentionChoice& choice, uint64_t installed, uint64_t wanted) {
-  if (wanted > choice.bytes) refuse_installed(choice, installed, "wants " + bytes_text(wanted));
+bool made_by_cudnn(const AttentionChoice& choice, bool own_can, Served& run, const std::function<std::string()>& make,
+                   void (*tell)(const std::string&)) {
+  std::string& by = run[name_of(choice.shape)];
+  const std::string own = "own", before = by, planned = sdpa::version_text(choice.version);
+  if (before == own && !choice.strict) return false;
+  try {
+    by = make();
+    if (!before.empty() && before != by)
+      tell("attention was computed by " + before + " so far, now it is by " + by + ": the last bits may change");
+    return true;
+  } catch (const Error& e) {
+    if (e.status != ENG_UNAVAILABLE) throw;
+    const bool had = !before.empty() && before != own;
+    const std::string install = "install cuDNN " + planned + " (pip install nvidia-cudnn-cu13==" + planned +
+                                ".*; LD_LIBRARY_PATH names its folder if it lies elsewhere)";
+    if (choice.strict || had || !own_can)
+      throw Error{ENG_UNAVAILABLE, (had ? before + " computes this on the first rank or did so far, and here " : "") +
+                                       e.text + ": " + install + ", or set [device] attention = \"own\"" +
+                                       (had ? ", which changes the last bits" : "")};
+    by = own;
+    tell("the plugin's own kernels compute attention where cuDNN does not, and will in all of this run: " + e.text +
+         "; for another run with cuDNN, " + install);
+    return false;
+  }
 }
 
 }  // namespace cuda

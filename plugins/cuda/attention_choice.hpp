@@ -3,6 +3,9 @@
 // and on [device] alone, so that a plan without a GPU, and without cuDNN, is the plan of the run.
 #pragma once
 
+#include <functional>
+#include <map>
+
 #include "../common/call.hpp"
 #include "attention_workspace.hpp"
 
@@ -20,6 +23,7 @@ void put(const AttentionOptions& options, eng_device_info& info);
 
 struct AttentionChoice {
   bool cudnn = false;
+  bool strict = false;   // [device] attention = "cudnn"
   uint64_t bytes = 0;    // of cuDNN's workspace
   uint64_t version = 0;  // the cuDNN that the plan counts on
   sdpa::Shape shape{};
@@ -28,9 +32,15 @@ struct AttentionChoice {
 // "cudnn" and cuDNN cannot serve the call.
 AttentionChoice choose_attention(const common::Call& call, bool backward);
 
-// Refuses what the installed cuDNN does beyond the plan. Throws Error(ENG_UNAVAILABLE), which names both versions.
-[[noreturn]] void refuse_installed(const AttentionChoice& choice, uint64_t installed, const std::string& what);
-// `wanted`: its bytes of workspace. It may want less than the plan has, not more.
-void check_workspace(const AttentionChoice& choice, uint64_t installed, uint64_t wanted);
+// "the plan counts on cuDNN 9.19.0 and ..., and the installed cuDNN 9.14.0 `what`".
+std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what);
+
+// Who computes calls that the plan leaves to cuDNN, by call: "cuDNN 9.19.0" or "own". A run keeps it (choices.cpp).
+using Served = std::map<std::string, std::string>;
+// Makes cuDNN's kernel by `make`, which returns "cuDNN 9.19.0" or throws Error(ENG_UNAVAILABLE) if the installed cuDNN
+// does not serve the call. False: the plugin's own kernel computes it, as it did in the run so far, or since cuDNN does
+// not and `own_can`. `tell` is given notes for the user. Throws Error(ENG_UNAVAILABLE) if it must be cuDNN.
+bool made_by_cudnn(const AttentionChoice& choice, bool own_can, Served& run, const std::function<std::string()>& make,
+                   void (*tell)(const std::string&));
 
 }  // namespace cuda

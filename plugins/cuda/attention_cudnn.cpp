@@ -2,6 +2,7 @@
 // Attention and its gradient by cuDNN, or by the plugin's own kernels. A graph of cuDNN is compiled at prepare,
 // addresses are fixed at bind, and a launch executes: cuDNN's frontend, which makes a pack of addresses for each
 // execution, has no part in it.
+#include <atomic>
 #include <memory>
 
 #include "../common/kernel.hpp"
@@ -17,21 +18,19 @@ namespace {
 using common::Args;
 using common::Call;
 
-// Another cuDNN than that of the plan may choose other engines.
+// Once in a process: the layers of a run are told of together.
+void tell(const std::string& text) {
+  static std::atomic<bool> told;
+  if (host && !told.exchange(true)) host->log(host, ENG_LOG_WARNING, text.data(), text.size());
+}
+
+// Another cuDNN than that of the plan may choose other engines. Throws Error(ENG_UNAVAILABLE) if it does not serve.
 std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choice, double scale) {
-  uint64_t installed = 0;
-  try {
-    installed = sdpa::loaded_version();
-  } catch (const Error& e) {
-    const std::string version = sdpa::version_text(choice.version);
-    throw Error{ENG_UNAVAILABLE, e.text + ": install cuDNN " + version + " (pip install nvidia-cudnn-cu13==" + version +
-                                     ".*), name its folder in LD_LIBRARY_PATH if it lies elsewhere, or set [device] "
-                                     "attention = \"own\""};
-  }
+  const uint64_t installed = sdpa::loaded_version();
+  const auto refuse = [&](const std::string& what) { throw Error{ENG_UNAVAILABLE, refusal(choice, installed, what)}; };
   const uint32_t arch = arch_of(device.properties);
   const bool linear = sdpa::linear(choice.shape, arch, choice.version);
-  if (linear && installed < sdpa::linear_since)
-    refuse_installed(choice, installed, "has no engine whose scratch grows with the length only");
+  if (linear && installed < sdpa::linear_since) refuse("has no engine whose scratch grows with the length only");
   if (!device.cudnn) device.cudnn = sdpa::create_handle();
   const auto processors = static_cast<uint32_t>(device.properties.multiProcessorCount);
   std::unique_ptr<sdpa::Graph> graph;
@@ -40,9 +39,9 @@ std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choi
                                           linear);
   } catch (const Error& e) {
     if (e.status != ENG_UNSUPPORTED) throw;
-    refuse_installed(choice, installed, "does not compute this (" + e.text + ")");
+    refuse("does not compute this (" + e.text + ")");
   }
-  check_workspace(choice, installed, graph->workspace());
+  if (graph->workspace() > choice.bytes) refuse("wants " + bytes_text(graph->workspace()));
   return graph;
 }
 
@@ -52,11 +51,8 @@ struct ByCudnn {
   static constexpr const char* op = backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION;
   Device& device;
   std::unique_ptr<sdpa::Graph> graph;
-  static uint64_t workspace(const Call& c) { return choose_attention(c, backward).bytes; }
-  ByCudnn(const Call& c, void* on) : device(of(on)) {
-    device.enter();
-    graph = compile(device, choose_attention(c, backward), c.real("scale"));
-  }
+  ByCudnn(const Call& c, void* on)
+      : device(of(on)), graph(compile(device, choose_attention(c, backward), c.real("scale"))) {}
 
   struct Bound {
     Device& device;
@@ -78,20 +74,14 @@ struct Made {
   void* what = nullptr;
 };
 
-// make(what) returns a status.
-template <class Make>
-eng_status keep(const eng_kernel* by, void** out, eng_error* sink, Make make) {
+eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* scratch, void** out, eng_error* sink) {
+  const Made& s = *static_cast<Made*>(state);
   return guarded(sink, [&] {
-    auto made = std::make_unique<Made>(Made{by});
-    const eng_status status = make(&made->what);
+    auto made = std::make_unique<Made>(Made{s.by});
+    const eng_status status = s.by->bind(s.what, args, n, scratch, &made->what, sink);
     if (status == ENG_OK) *out = made.release();
     return status;
   });
-}
-
-eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* scratch, void** out, eng_error* sink) {
-  const Made& s = *static_cast<Made*>(state);
-  return keep(s.by, out, sink, [&](void** record) { return s.by->bind(s.what, args, n, scratch, record, sink); });
 }
 
 eng_status launch(void* record, const eng_exec* exec, eng_error* sink) {
@@ -111,37 +101,40 @@ struct Dispatcher {
   static constexpr const char* op = windowed   ? (backward ? ENG_OP_ATTENTION_WINDOW_GRAD : ENG_OP_ATTENTION_WINDOW)
                                     : backward ? ENG_OP_ATTENTION_GRAD
                                                : ENG_OP_ATTENTION;
-  static constexpr const eng_kernel& by_cudnn = common::kernel<ByCudnn<backward>>;
   inline static const eng_kernel* own = nullptr;  // the kernel that was in the list
 
-  // ask(kernel) returns the status of the one that computes the call.
-  template <class Ask>
-  static eng_status chosen(const eng_call* c, eng_error* sink, Ask ask) {
-    const eng_kernel* by = own;
-    const eng_status status = guarded(
-        sink, [&] { return Call(*c).text(); },
-        [&] {
-          if (choose_attention(*c, backward).cudnn) by = &by_cudnn;
-        });
-    return status == ENG_OK ? ask(by) : status;
-  }
+  // Enough for either of the two.
   static eng_status workspace(const eng_call* c, uint64_t* bytes, eng_error* sink) {
-    return chosen(c, sink, [&](const eng_kernel* by) { return by->workspace(c, bytes, sink); });
-  }
-  static eng_status prepare(void* device, const eng_call* c, void** out, eng_error* sink) {
-    return chosen(c, sink, [&](const eng_kernel* by) {
-      return keep(by, out, sink, [&](void** state) { return by->prepare(device, c, state, sink); });
+    const auto name = [&] { return Call(*c).text(); };
+    return guarded(sink, name, [&] {
+      const AttentionChoice choice = choose_attention(*c, backward);
+      uint64_t ours = 0;
+      const eng_status status = own->workspace(c, &ours, choice.cudnn ? nullptr : sink);
+      *bytes = std::max(choice.bytes, ours);
+      return choice.cudnn ? ENG_OK : status;
     });
   }
-  static constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
-                                        .flags = 0,
-                                        .op = op,
-                                        .workspace = workspace,
-                                        .prepare = prepare,
-                                        .bind = bind,
-                                        .launch = launch,
-                                        .drop_record = drop<&eng_kernel::drop_record>,
-                                        .drop_state = drop<&eng_kernel::drop_state>};
+  static eng_status prepare(void* on, const eng_call* c, void** out, eng_error* sink) {
+    const auto name = [&] { return Call(*c).text(); };
+    return guarded(sink, name, [&] {
+      of(on).enter();
+      const AttentionChoice choice = choose_attention(*c, backward);
+      auto made = std::make_unique<Made>(Made{own});
+      const auto make = [&] {
+        *made = {&common::kernel<ByCudnn<backward>>, new typename common::KernelGlue<ByCudnn<backward>>::State(*c, on)};
+        return "cuDNN " + sdpa::version_text(sdpa::loaded_version());
+      };
+      uint64_t bytes = 0;
+      const bool own_can = own->workspace(c, &bytes, nullptr) == ENG_OK,
+                 by_cudnn = choice.cudnn && made_by_cudnn(choice, own_can, of(on).choices.attention, make, tell);
+      const eng_status status = by_cudnn ? ENG_OK : own->prepare(on, c, &made->what, sink);
+      if (status == ENG_OK) *out = made.release();
+      return status;
+    });
+  }
+  static constexpr eng_kernel kernel = {
+      sizeof(eng_kernel),           0, op, workspace, prepare, bind, launch, drop<&eng_kernel::drop_record>,
+      drop<&eng_kernel::drop_state>};
 
   static void take_place(List& list) {
     for (const eng_kernel*& one : list)

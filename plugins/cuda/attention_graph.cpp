@@ -193,12 +193,11 @@ void Pack::execute(void* handle) const {
 }
 
 std::shared_ptr<void> create_handle() {
-  loaded_version();
+  const std::string version = version_text(loaded_version());
   cudnnHandle_t handle = nullptr;
   if (const cudnnStatus_t status = backend::create_handle(&handle); status != CUDNN_STATUS_SUCCESS)
-    throw Error{ENG_UNAVAILABLE, std::string("starting cuDNN on this GPU: it says ") +
-                                     backend::get_error_string(status) +
-                                     "; [device] attention = \"own\" does without it"};
+    throw Error{ENG_UNAVAILABLE,
+                "cuDNN " + version + " does not start on this GPU: it says " + backend::get_error_string(status)};
   return {handle, backend::destroy_handle};
 }
 void set_stream(void* handle, void* stream) {

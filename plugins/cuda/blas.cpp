@@ -115,7 +115,8 @@ class Chosen final : public library::Algorithm {
 
   // False: the library has nothing that fits.
   bool choose() {
-    auto& [measure, known] = device_.choices;
+    auto& known = device_.choices.algorithms;
+    const bool measure = device_.choices.measure;
     const std::string product = text_of(p_, limits_.scratch);
     if (const auto at = known.find(product); at != known.end()) return restore(at->second, product), true;
     // Column sums of a type that c does not have may be an invalid value.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms that were measured, as the text that a run keeps: where they were measured, then a line for each product.
+// Algorithms that were measured, and who computes attention, as the text that a run keeps: where they were measured, a
+// line for each product, and one for each call of attention that the plan leaves to cuDNN.
 #include <cublasLt.h>
 
 #include <sstream>
+#include <utility>
 
 #include "device.hpp"
 
@@ -16,10 +18,11 @@ std::string measured_on(const Device& device) {
 
 eng_status choices(void* self, char* text, uint64_t capacity, uint64_t* size, eng_error* sink) {
   return guarded(sink, device_name, [&] {
-    const Device& device = of(self);
+    const Choices& own = of(self).choices;
     std::string all;
-    if (!device.choices.algorithms.empty()) all = measured_on(device) + "\n";
-    for (const auto& [product, algorithm] : device.choices.algorithms) all += product + " = " + algorithm + "\n";
+    if (!own.algorithms.empty()) all = measured_on(of(self)) + "\n";
+    for (const auto* list : {&own.algorithms, &own.attention})
+      for (const auto& [call, choice] : *list) all += call + " = " + choice + "\n";
     put_text(all, text, capacity, size);
   });
 }
@@ -27,19 +30,22 @@ eng_status choices(void* self, char* text, uint64_t capacity, uint64_t* size, en
 eng_status choose(void* self, const char* text, uint64_t size, eng_error* sink) {
   return guarded(sink, device_name, [&] {
     Device& device = of(self);
-    if (!device.options.tune) return;
     std::istringstream lines(std::string(text, size));
-    std::string where, line;
-    std::getline(lines, where);
-    if (const std::string here = measured_on(device); where != here)
+    std::string where;  // "": nothing was measured
+    Choices taken;
+    for (std::string line; std::getline(lines, line);) {
+      const size_t at = line.find(" = ");
+      if (at != std::string::npos)
+        (line.starts_with("attention ") ? taken.attention : taken.algorithms)[line.substr(0, at)] = line.substr(at + 3);
+      else if (!std::exchange(where, line).empty())
+        throw Error{ENG_INVALID, "a line of the measured algorithms lacks ` = `: " + line};
+    }
+    const std::string here = measured_on(device);
+    if (!device.options.tune)
+      taken.algorithms.clear();
+    else if (taken.measure = where.empty() && taken.algorithms.empty(); !taken.measure && where != here)
       throw Error{ENG_INVALID, "the algorithms of this run were measured by " + where + "; here is " + here +
                                    ": set device.tune = false, which may change the last bits of the run, or go back"};
-    Choices taken;
-    while (std::getline(lines, line)) {
-      const size_t at = line.find(" = ");
-      if (at == std::string::npos) throw Error{ENG_INVALID, "a line of the measured algorithms lacks ` = `: " + line};
-      taken.algorithms[line.substr(0, at)] = line.substr(at + 3);
-    }
     device.choices = std::move(taken);
   });
 }

@@ -11,12 +11,15 @@
 #include "../common/cuda/launch.hpp"
 #include "attention_choice.hpp"
 #include "engine/device.h"
+#include "engine/plugin.h"
 #include "errors.hpp"
 #include "kernels/list.hpp"
 
 struct cublasLtContext;
 
 namespace cuda {
+
+inline const eng_host* host = nullptr;  // set when the plugin is started
 
 // eng_device_info.settings: [device] workspace, in bytes.
 constexpr size_t workspace_setting = 0;
@@ -29,10 +32,11 @@ struct Options {
   bool synchronous = false;
   bool tune = false;
 };
-// Algorithms by product, as text (choices.cpp).
+// Algorithms by product and who computes attention, as text (choices.cpp).
 struct Choices {
   bool measure = false;  // prepare measures; else it takes what is here, or decides from the call alone
   std::map<std::string, std::string> algorithms;
+  Served attention;
 };
 // Throws Error.
 Options options_of(const eng_options* options);

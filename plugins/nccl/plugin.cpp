@@ -17,17 +17,9 @@ kind = ')toml" ENG_COMM_DRAFT R"toml('
 name = 'nccl'
 summary = 'The ranks that any launcher started; moves memory of GPUs. Not yet run on a GPU'
 
-[provides.options.address]
-type = 'string'
-default = '127.0.0.1'
-help = 'where rank 0 listens and the others find it; MASTER_ADDR comes first, where it is set'
-
-[provides.options.port]
-type = 'int'
-default = 29500
-min = 1
-max = 65535
-help = 'the port there; MASTER_PORT comes first, where it is set'
+[provides.options]
+address = { type = 'string', default = '127.0.0.1', help = 'where rank 0 listens and the others find it; MASTER_ADDR comes first, where it is set' }
+port = { type = 'int', default = 29500, min = 1, max = 65535, help = 'the port there; MASTER_PORT comes first, where it is set' }
 
 [provides.options.share_gpus]
 type = 'bool'

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "core/base/error.hpp"
 #include "session/checksum.hpp"
 #include "session/json.hpp"
@@ -19,6 +21,13 @@ std::string model_hash(const Plan& plan) {
   std::string text;
   for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
   return Checksum::of(text);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
 }
 
 }  // namespace
@@ -65,6 +74,8 @@ void write_identity(const Opening& opening, const RunStart& start, const std::ve
   if (const std::filesystem::path reference = reference_source(config); !reference.empty())
     identity["reference"] = Json::ordered(
         {{"from", std::filesystem::absolute(reference).string()}, {"hash", reference_weights(config, registry).hash}});
+  if (const std::vector<std::string> choices = lines_of(opening.trainer->choices()); !choices.empty())
+    identity["device"]["choices"] = choices;
   if (!start.job.empty()) identity["job"] = start.job;
   identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.

@@ -108,18 +108,68 @@ TEST_CASE("cudnn: a choice depends on the option, the type and the cap") {
   CHECK_FALSE(Question(forward, 90, o).choose().cudnn);
 }
 
-TEST_CASE("cudnn: an installed one that wants more than the plan has is refused by both versions") {
-  const cuda::AttentionChoice choice = {true, 1000, 91900, seven_b};
-  cuda::check_workspace(choice, 92800, 1000);
+namespace {
+
+std::vector<std::string> notes;
+
+// Who computes the call, by a cuDNN that is `version`, or that refuses if that is empty. An error begins with "error:
+// ".
+std::string computed(const cuda::AttentionChoice& choice, cuda::Served& run, const std::string& version,
+                     bool own_can = true) {
+  const auto make = [&] {
+    if (version.empty()) throw common::Error{ENG_UNAVAILABLE, cuda::refusal(choice, 92801, "wants 1,256 bytes")};
+    return version;
+  };
   try {
-    cuda::check_workspace(choice, 92801, 1256);
-    FAIL("it was taken");
+    return cuda::made_by_cudnn(choice, own_can, run, make, [](const std::string& note) { notes.push_back(note); })
+               ? version
+               : "own";
   } catch (const common::Error& e) {
     CHECK(e.status == ENG_UNAVAILABLE);
-    CHECK(e.text ==
-          "the plan counts on cuDNN 9.19.0 and 1,000 bytes of scratch, and the installed cuDNN 9.28.1 wants 1,256 "
-          "bytes: install cuDNN 9.19.0, or set [device] attention = \"own\"");
+    return "error: " + e.text;
   }
+}
+
+const std::string refused =
+    "the plan counts on cuDNN 9.19.0 and 1,000 bytes of scratch, and the installed cuDNN 9.28.1 wants 1,256 bytes";
+const std::string install = "install cuDNN 9.19.0 (pip install nvidia-cudnn-cu13==9.19.0.*; ";
+
+}  // namespace
+
+TEST_CASE("cudnn: where the installed one refuses, the own kernel computes, and does so from then on") {
+  notes.clear();
+  const cuda::AttentionChoice choice = {true, false, 1000, 91900, seven_b};
+  cuda::Served run;
+  CHECK(computed(choice, run, "") == "own");
+  CHECK(run == cuda::Served{{"attention backward 8 2048 32 32 128 bf16", "own"}});
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].find(refused + "; ") != std::string::npos);
+  CHECK(notes[0].find(install) != std::string::npos);
+  CHECK(computed(choice, run, "cuDNN 9.19.0") == "own");  // a resume finds one that would
+  CHECK(notes.size() == 1);
+  cuda::Served another;
+  const std::string cannot = computed(choice, another, "", false);  // the own kernel would refuse it, too
+  CHECK(cannot.starts_with("error: " + refused + ": " + install));
+}
+
+TEST_CASE("cudnn: what it has computed it must go on computing, and where it is demanded there is no other") {
+  notes.clear();
+  cuda::AttentionChoice choice = {true, false, 1000, 91900, seven_b};
+  cuda::Served run;
+  CHECK(computed(choice, run, "cuDNN 9.19.0") == "cuDNN 9.19.0");
+  CHECK(computed(choice, run, "cuDNN 9.19.0") == "cuDNN 9.19.0");
+  CHECK(notes.empty());
+  CHECK(computed(choice, run, "cuDNN 9.20.0") == "cuDNN 9.20.0");
+  CHECK(notes == std::vector<std::string>{
+                     "attention was computed by cuDNN 9.19.0 so far, now it is by cuDNN 9.20.0: the last bits may "
+                     "change"});
+  const std::string lost = computed(choice, run, "");
+  CHECK(lost.starts_with("error: cuDNN 9.20.0 computes this on the first rank or did so far, and here " + refused));
+  CHECK(lost.ends_with("or set [device] attention = \"own\", which changes the last bits"));
+  choice.strict = true;
+  cuda::Served own = {{"attention backward 8 2048 32 32 128 bf16", "own"}};
+  CHECK(computed(choice, own, "").starts_with("error: " + refused + ": " + install));
+  CHECK(computed(choice, own, "cuDNN 9.19.0") == "cuDNN 9.19.0");
 }
 
 TEST_CASE("cudnn: demanded where it cannot, the error names the edits that help") {

@@ -94,13 +94,21 @@ struct Attention {
     const eng_status status = served().workspace(&c, &bytes, told);
     return {status, bytes, told.text};
   }
-  Answer prepare(Words& words) const {
+  // `choices`: of the run so far; they become those of now.
+  Answer prepare(Words& words, std::string* choices = nullptr) const {
     void *self = nullptr, *state = nullptr;
     Told told;
     if (table().create(&words.table, 0, &self, told) != ENG_OK) throw std::runtime_error(told.text);
+    if (choices && !choices->empty() && table().choose(self, choices->data(), choices->size(), told) != ENG_OK)
+      throw std::runtime_error(told.text);
     const eng_call c = call();
     const eng_status status = served().prepare(self, &c, &state, told);
     if (status == ENG_OK && state) served().drop_state(state);
+    uint64_t size = 0;
+    if (choices && table().choices(self, nullptr, 0, &size, told) == ENG_OK) {
+      choices->resize(size);
+      table().choices(self, choices->data(), size, &size, told);
+    }
     table().destroy(self);
     return {status, 0, told.text};
   }
@@ -157,7 +165,7 @@ TEST_CASE("attention: packed samples and windows are the plugin's own, and refus
 
 TEST_CASE("attention: an installed cuDNN that is not the plan's, or does not start, ends with what to change") {
   const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
-  Words newer({{"attention", "cudnn"}, {"cudnn", "9.27.0"}}, 4 * gib), pinned({{"attention", "cudnn"}}, 4 * gib);
+  Words newer({{"attention", "cudnn"}, {"cudnn", "9.27.0"}}, 4 * gib), demanded({{"attention", "cudnn"}}, 4 * gib);
   const Attention linear(newer, ENG_BF16, 8, 2048, true);
   CHECK(linear.workspace().bytes == 539033856);
   const Answer other = linear.prepare(newer);
@@ -165,7 +173,31 @@ TEST_CASE("attention: an installed cuDNN that is not the plan's, or does not sta
   CHECK_THAT(other.text, Contains("the plan counts on cuDNN 9.27.0 and 539,033,856 bytes of scratch, and the installed "
                                   "cuDNN 9.19.0 has no engine") &&
                              Contains("or set [device] attention = \"own\""));
-  const Answer none = Attention(pinned, ENG_BF16, 8, 2048, false).prepare(pinned);
+  const Answer none = Attention(demanded, ENG_BF16, 8, 2048, false).prepare(demanded);
   CHECK(none.status == ENG_UNAVAILABLE);
-  CHECK_THAT(none.text, Contains("starting cuDNN on this GPU") && Contains("attention = \"own\""));
+  CHECK_THAT(none.text, Contains("cuDNN") &&
+                            Contains("install cuDNN 9.19.0 (pip install nvidia-cudnn-cu13==9.19.0.*") &&
+                            Contains("attention = \"own\""));
+}
+
+TEST_CASE("attention: where the installed cuDNN does not serve, the own kernel does, unless cuDNN did so far") {
+  const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
+  Words automatic({}, gib / 2), demanded({{"attention", "cudnn"}}, gib / 2);
+  const Attention forward(automatic, ENG_BF16, 8, 2048, false);
+  CHECK(forward.workspace().bytes == 256);  // cuDNN's: the plan does not depend on what is installed
+  const std::string name = "attention forward 8 2048 32 8 128 bf16 = ", own = name + "own\n";
+  std::string choices;
+  CHECK(forward.prepare(automatic, &choices).status == ENG_OK);
+  CHECK(choices == own);
+  CHECK(forward.prepare(automatic, &choices).status == ENG_OK);
+  CHECK(choices == own);
+  CHECK(Attention(demanded, ENG_BF16, 8, 2048, false).prepare(demanded, &choices).status == ENG_UNAVAILABLE);
+  choices = name + "cuDNN 9.18.1\n";
+  const Answer changed = forward.prepare(automatic, &choices);
+  CHECK(changed.status == ENG_UNAVAILABLE);
+  CHECK_THAT(changed.text, Contains("cuDNN 9.18.1 computes this on the first rank or did so far, and here ") &&
+                               Contains("install cuDNN 9.19.0") && Contains("which changes the last bits"));
+  choices = "attention forward 1 2048 32 8 128 bf16 = cuDNN 9.18.1\n";  // another call
+  CHECK(forward.prepare(automatic, &choices).status == ENG_OK);
+  CHECK_THAT(choices, Contains(own) && Contains("9.18.1"));
 }

@@ -177,6 +177,22 @@ TEST_CASE("software CUDA runtime and NCCL (CPU): rank 0 measures algorithms for 
   CHECK(read(scratch / "first/device_choices.txt") == choices);
 }
 
+TEST_CASE("software CUDA runtime and NCCL (CPU): where rank 0 has no cuDNN that serves, no rank asks its own",
+          "[.slow]") {
+  Scratch scratch;
+  scratch.config();
+  const Args bf16 = with(short_run, {"precision.plugin=bf16"});
+  train(scratch, "own", 2, bf16);
+  const Result result = engine(scratch, words_of("auto", 2, with(bf16, {"device.attention=auto"})), software());
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  check_equal(scratch, "auto", "own");
+  const std::string note = "own kernels compute attention where cuDNN does not";
+  CHECK(has(result.err, note));
+  CHECK_FALSE(has(read(scratch / "auto/logs/rank-00001.log"), note));  // it was told before it asked
+  CHECK(has(read(scratch / "auto/device_choices.txt"), " = own"));
+}
+
 TEST_CASE("software CUDA runtime (CPU): fifty steps stay beside those of the cpu", "[.slow]") {
   const Args model = GENERATE(Args{}, opt, mamba);
   Scratch scratch;

@@ -88,6 +88,45 @@ TEST_CASE("software CUDA runtime (CPU): so does an analysis of curvature, whatev
         first);
 }
 
+// cuDNN does not start here, or is not installed: a configuration that says nothing of it trains nevertheless.
+TEST_CASE("software CUDA runtime (CPU): where cuDNN does not serve, own kernels do, and the run keeps that") {
+  Scratch scratch;
+  scratch.config();
+  Limits limits;
+  limits.more = {std::string("LD_LIBRARY_PATH=") + SOFTWARE, std::string("SOFTCUDA_TWINS=") + TWINS,
+                 "SOFTCUDA_CARD=h200"};
+  const Args more = {"precision.plugin=bf16", "train.steps=2", "train.eval_every=0", "checkpoint.every=2"};
+  run(scratch, "cuda", "own", with(more, {"device.attention=own"}));
+  const Result first = engine(
+      scratch, with({"run", "config.toml", "--unset", "device.threads", "device.plugin=cuda", "--out", "auto"}, more),
+      limits);
+  INFO(first.err);
+  REQUIRE(first.exit == 0);
+  const std::string note = "own kernels compute attention where cuDNN does not";
+  const size_t at = first.err.find(note);
+  REQUIRE(at != std::string::npos);
+  CHECK(first.err.find(note, at + 1) == std::string::npos);  // once, for two layers
+  CHECK(has(first.err, "pip install nvidia-cudnn-cu13==9.19.0.*"));
+  CHECK(engine(scratch, {"ckpt", "diff", "own", "auto"}).exit == 0);
+  const std::string choices = read(scratch / "auto/device_choices.txt");
+  for (const char* pass : {"attention forward ", "attention backward "}) {
+    CHECK(has(choices, pass));
+    for (const char* file : {"run.json", "checkpoints/step-00000002/manifest.json"})
+      CHECK(has(read(scratch / "auto" / file), pass));
+  }
+  CHECK_FALSE(has(choices, "= cuDNN"));
+  CHECK_FALSE(fs::exists(scratch / "own/device_choices.txt"));
+  const Result more_steps = engine(scratch, {"run", "auto", "train.steps=3"}, limits);
+  INFO(more_steps.err);
+  CHECK(more_steps.exit == 0);
+  CHECK_FALSE(has(more_steps.err, note));
+  CHECK(read(scratch / "auto/device_choices.txt") == choices);
+  const Result strict = engine(scratch, {"run", "auto", "train.steps=4", "device.attention=cudnn"}, limits);
+  INFO(strict.err);
+  CHECK(strict.exit == 3);
+  CHECK(has(strict.err, "install cuDNN 9.19.0"));
+}
+
 // The software cuBLASLt is made slow at what the first run must then avoid; a resumed run measures nothing.
 TEST_CASE("software CUDA runtime (CPU): measured algorithms stay with a run and its checkpoints", "[.slow]") {
   const Args more = {"train.steps=2", "train.eval_every=0", "checkpoint.every=2"};
