@@ -166,8 +166,6 @@ sequence_length = {32 * per_rank}\n[optimizer]\nlearning_rate = 1e-3\n[checkpoin
         out = self.work / name.replace(" ", "-").replace(",", "")
         comm = self.comm if ranks > 1 else ()
         steps = (f"train.steps={2 if self.args.software else 10}",) if name == "fewer ranks" else ()
-        if self.args.software and "precision.plugin=bf16" in words:
-            words += "device.attention=own",  # cuDNN wants a GPU
         self.start(ranks, ("run", self.config(model), "device.plugin=cuda", *comm, "--out", out, *words, *steps))
         if steps:  # the rest of it by one rank, from the checkpoint of all
             self.start(1, ("run", out, f"train.steps={4 if self.args.software else 20}", "zero.plugin=none"))

@@ -31,10 +31,10 @@ std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choi
   const uint32_t arch = arch_of(device.properties);
   const bool linear = sdpa::linear(choice.shape, arch, choice.version);
   if (linear && installed < sdpa::linear_since) refuse("has no engine whose scratch grows with the length only");
-  if (!device.cudnn) device.cudnn = sdpa::create_handle();
   const auto processors = static_cast<uint32_t>(device.properties.multiProcessorCount);
   std::unique_ptr<sdpa::Graph> graph;
   try {
+    if (!device.cudnn) device.cudnn = sdpa::create_handle();
     graph = std::make_unique<sdpa::Graph>(choice.shape, scale, sdpa::Place{arch, processors, device.cudnn.get(), ""},
                                           linear);
   } catch (const Error& e) {

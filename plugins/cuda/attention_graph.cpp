@@ -193,11 +193,12 @@ void Pack::execute(void* handle) const {
 }
 
 std::shared_ptr<void> create_handle() {
-  const std::string version = version_text(loaded_version());
   cudnnHandle_t handle = nullptr;
-  if (const cudnnStatus_t status = backend::create_handle(&handle); status != CUDNN_STATUS_SUCCESS)
-    throw Error{ENG_UNAVAILABLE,
-                "cuDNN " + version + " does not start on this GPU: it says " + backend::get_error_string(status)};
+  ask("does not start on this GPU", [&] {
+    const cudnnStatus_t status = backend::create_handle(&handle);
+    const bool good = status == CUDNN_STATUS_SUCCESS;
+    return fe::error_t{good ? fe::error_code_t::OK : fe::error_code_t::HANDLE_ERROR, backend::get_error_string(status)};
+  });
   return {handle, backend::destroy_handle};
 }
 void set_stream(void* handle, void* stream) {

@@ -50,7 +50,8 @@ class Pack {
   std::shared_ptr<void> pack_;
 };
 
-// A handle of the current GPU, and the stream it works on. Throw Error.
+// A handle of the current GPU, and the stream it works on; cuDNN is loaded. Throw Error: ENG_UNSUPPORTED if it does not
+// start there.
 std::shared_ptr<void> create_handle();
 void set_stream(void* handle, void* stream);
 
