@@ -35,7 +35,7 @@ AttentionChoice choose_attention(const common::Call& call, bool backward);
 // "the plan counts on cuDNN 9.19.0 and ..., and the installed cuDNN 9.14.0 `what`".
 std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what);
 
-// Who computes calls that the plan leaves to cuDNN, by call: "cuDNN 9.19.0" or "own". A run keeps it (choices.cpp).
+// By call that the plan leaves to cuDNN: "cuDNN 9.19.0" computes it, or "own" kernels do. A run keeps it (choices.cpp).
 using Served = std::map<std::string, std::string>;
 // Makes cuDNN's kernel by `make`, which returns "cuDNN 9.19.0" or throws Error(ENG_UNAVAILABLE) if the installed cuDNN
 // does not serve the call. False: the plugin's own kernel computes it, as it did in the run so far, or since cuDNN does

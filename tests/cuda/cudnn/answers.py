@@ -108,7 +108,7 @@ def write_taken(program):
 
 
 def wrong_in_taken():
-    """Whether the lines of taken.txt are not about the calls of today."""
+    """True if taken.txt is not about the calls of today."""
     wanted = collections.Counter(map(of_call, left_to_cudnn()))
     found = collections.defaultdict(dict)
     for line in TAKEN.read_text().splitlines()[3:]:

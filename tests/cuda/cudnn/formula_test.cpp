@@ -112,8 +112,8 @@ namespace {
 
 std::vector<std::string> notes;
 
-// Who computes the call, by a cuDNN that is `version`, or that refuses if that is empty. An error begins with "error:
-// ".
+// The one that computes the call, with a cuDNN that is `version`, or that refuses if that is empty; or an error, after
+// "error: ".
 std::string computed(const cuda::AttentionChoice& choice, cuda::Served& run, const std::string& version,
                      bool own_can = true) {
   const auto make = [&] {
