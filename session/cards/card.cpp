@@ -29,6 +29,7 @@ peak_tf32 = { type = "float", above = 0 }
 peak_bf16 = { type = "float", above = 0 }
 peak_f16 = { type = "float", above = 0 }
 peak_fp8 = { type = "float", above = 0 }
+reach = { type = "float", above = 0, max = 1 }
 memory_bandwidth = { type = "bytes", min = 1 }
 pcie = { type = "bytes", min = 1 }
 link = { type = "bytes", min = 1 }
@@ -115,7 +116,7 @@ Card read_card(const std::string& text, const std::string& where) {
     card.communicator = bytes_in(said, "communicator"), card.workspace = bytes_in(said, "workspace");
     card.peak_f32 = number_in(said, "peak_f32"), card.peak_tf32 = number_in(said, "peak_tf32");
     card.peak_bf16 = number_in(said, "peak_bf16"), card.peak_f16 = number_in(said, "peak_f16");
-    card.peak_fp8 = number_in(said, "peak_fp8");
+    card.peak_fp8 = number_in(said, "peak_fp8"), card.reach = number_in(said, "reach");
     card.memory_bandwidth = number_in(said, "memory_bandwidth");
     card.pcie = number_in(said, "pcie"), card.link = number_in(said, "link");
     card.node = static_cast<uint32_t>(bytes_in(said, "node")), card.network = number_in(said, "network");

@@ -20,6 +20,7 @@ struct Card {
   uint64_t communicator = 0;  // of these, with several ranks
   uint64_t workspace = 0;     // the most scratch of a kernel
   double peak_f32 = 0, peak_tf32 = 0, peak_bf16 = 0, peak_f16 = 0, peak_fp8 = 0;
+  double reach = 0;  // the part of its peaks that products reach; 0: as usual
   double memory_bandwidth = 0;
   double pcie = 0;                               // to and from the host
   double link = 0;                               // to the other cards of its host; where it has none, they use `pcie`

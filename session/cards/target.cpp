@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "engine/comm.h"
 #include "engine/op.h"
+#include "session/cards/derived.hpp"
 #include "session/config/toml.hpp"
 #include "session/ranks/room.hpp"
 
@@ -33,7 +34,7 @@ void describe(const Card& card, uint32_t ranks, Target& target) {
   if (card.arch) info.arch = card.arch;
   info.device_overhead_bytes = card.reserve + (ranks > 1 ? card.communicator : 0);
   info.peak_f32 = card.peak_f32, info.peak_bf16 = card.peak_bf16, target.peak_f16 = card.peak_f16;
-  target.peak_fp8 = card.peak_fp8;
+  target.peak_fp8 = card.peak_fp8, target.reach = card.reach;
   info.memory_bandwidth = card.memory_bandwidth;
   info.to_device = info.to_host = card.pcie;
   target.link = card.link > 0 ? card.link : card.pcie;
@@ -147,7 +148,8 @@ Target make_target(const Config& config, const Registry& registry, std::optional
   Target target;
   target.device = kernels ? kernels->device() : card->plugin;
   target.info = kernels ? kernels->info() : info_of(*card);
-  if (!kernels) target.workspace = card->workspace;
+  if (!kernels) target.workspace = target.attention_workspace = card->workspace;
+  target.peak_f16 = derived_f16(target.device, target.info), target.peak_fp8 = derived_fp8(target.device, target.info);
   if (card) describe(*card, ranks, target);
   target.card = std::move(card);
   check_arch(registry, target);
@@ -159,6 +161,8 @@ Target make_target(const Config& config, const Registry& registry, std::optional
   if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
   // Beside a device that is here, this machine's memory, or less where a control group allows less.
   if (!target.host_memory() && !target.card) target.host_bytes = room_here().memory;
+  if (kernels && device.has("attention_workspace"))
+    target.attention_workspace = static_cast<uint64_t>(device.integer("attention_workspace"));
   const Section& host = config.section("host");
   if (host.has("memory_bandwidth")) target.host_bandwidth = host.number("memory_bandwidth");
   if (host.has("memory")) {

@@ -22,8 +22,10 @@ struct Target {
   int64_t head_rows = 1;      // the weight of a head has a multiple of so many rows in memory
   double peak_f16 = 0;        // FLOP/s; the other peaks are in `info`
   double peak_fp8 = 0;        // of products of 8 bits; 0: it states none
-  double link = 0;            // bytes per second between the devices of a host; 0: unknown
-  double network = 0;         // bytes per second of each device to those of other hosts; 0: unknown
+  double reach = 0;           // the part of its peaks that products reach; 0: as usual
+  uint64_t attention_workspace = uint64_t{512} << 20;  // of the plugin of the engine's cards, by default
+  double link = 0;                                     // bytes per second between the devices of a host; 0: unknown
+  double network = 0;                            // bytes per second of each device to those of other hosts; 0: unknown
   double link_latency = 0, network_latency = 0;  // seconds of a message in addition to its bytes
 
   bool host_memory() const { return info.flags & ENG_DEVICE_HOST_MEMORY; }

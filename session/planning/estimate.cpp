@@ -13,21 +13,11 @@
 #include "engine/ops_step.h"
 #include "session/model/fp8.hpp"
 #include "session/model/pipeline.hpp"
+#include "session/planning/cost.hpp"
 #include "session/planning/traffic.hpp"
 
 namespace eng {
 namespace {
-
-double flops_of(const Call& call, const Machine& m) {
-  if (in_fp8(*call.op)) return m.fp8 > 0 ? m.fp8 : m.bf16 > 0 ? m.bf16 : m.flops;
-  const double part = std::string_view(call.op->id).starts_with("eng.attention") ? m.attention : 1;
-  for (const eng_desc& desc : call.in)
-    if (desc.dtype == ENG_F32 || desc.dtype == ENG_BF16 || desc.dtype == ENG_F16) {
-      const double rate = desc.dtype == ENG_BF16 ? m.bf16 : desc.dtype == ENG_F16 ? m.f16 : 0;
-      return part * (rate > 0 ? rate : m.flops);
-    }
-  return part * m.flops;
-}
 
 // The work that is simulated.
 struct Counted {
@@ -39,43 +29,6 @@ struct Counted {
                                           : what != BoundBy::host || host;
   }
 };
-
-// The time of one action, and what limits it.
-struct Cost {
-  double seconds = 0;
-  BoundBy by = BoundBy::launches;
-};
-
-Cost larger(const Cost& a, const Cost& b) {
-  return b.seconds > a.seconds ? b : a;
-}
-
-Cost cost_of(const Plan& plan, const Topology& topology, const Action& action, const Machine& m) {
-  const Call& call = plan.calls[action.call];
-  if (call.op->collective) return {collective_seconds(topology, call, m), BoundBy::communication};
-  if (call.storage) {
-    const bool write = plan.in_storage(action.out[0]);
-    return {static_cast<double>(bytes(action.in[0].desc)) * std::min(plan.ranks.world.size, m.ranks_per_node) /
-                (write ? m.storage_write : m.storage_read),
-            BoundBy::storage};
-  }
-  bool host = false;
-  for (const auto* views : {&action.in, &action.out})
-    for (const View& v : *views) host = host || (v.buffer && plan.in_host_arena(v));
-  double moved = 0;
-  for (const auto* list : {&call.in, &call.out})
-    for (const eng_desc& desc : *list) moved += static_cast<double>(bytes(desc));
-  if (call.on_host)
-    return {m.host_memory > 0 ? moved * std::min(plan.ranks.world.size, m.ranks_per_node) / m.host_memory : 0,
-            BoundBy::host};
-  Cost cost{m.launch, BoundBy::launches};
-  if (host && m.host_link > 0) return larger(cost, {moved / 2 / m.host_link, BoundBy::host_link});
-  if (host && !plan.has_tiers()) return {};
-  if (m.memory_bandwidth > 0) cost = larger(cost, {moved / m.memory_bandwidth, BoundBy::memory});
-  const double rate = flops_of(call, m);
-  if (rate > 0) cost = larger(cost, {call.flops / rate, BoundBy::compute});
-  return cost;
-}
 
 std::vector<Cost> costs_of(const Plan& plan, const Topology& topology, const Segment& segment, const Machine& m) {
   std::vector<Cost> out;
@@ -182,11 +135,17 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
   const auto number = [&](const char* key, double fallback) { return comm.has(key) ? comm.number(key) : fallback; };
   const eng_device_info& info = target.info;
   Machine m;
-  m.flops = number("describe.flops", reached.flops * info.peak_f32);
+  const double part = target.reach > 0 ? target.reach : reached.flops;
+  m.flops = number("describe.flops", part * info.peak_f32);
   if (!comm.has("describe.flops")) {
-    m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16;
-    m.fp8 = reached.fp8 * target.peak_fp8;
+    m.bf16 = part * info.peak_bf16, m.f16 = part * target.peak_f16, m.fp8 = part * target.peak_fp8;
     m.attention = reached.attention / reached.flops;
+  }
+  if (target.device == "cuda" && !comm.has("describe.flops") && info.arch) {
+    // 16 of a processor in each clock, which has 64 units for f32 up to sm_80, and 128 later: each makes 2 FLOPs.
+    m.exponentials = info.peak_f32 / (info.arch <= 80 ? 8 : 16) * part / reached.flops;
+    m.own_attention = (info.arch == 90 || info.arch == 100 ? reached.own_since_90 : reached.own_attention) / part;
+    m.arch = info.arch, m.attention_workspace = target.attention_workspace;
   }
   m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);
   m.host_link = reached.links * std::min(info.to_device, info.to_host);

@@ -20,6 +20,12 @@ struct Machine {
   double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
   double fp8 = 0;               // for products of 8 bits; 0: as in bf16
   double attention = 1;         // attention reaches this part of these rates
+  // Kernels of the device cuda. Exponentials per second in attention; 0: these kernels are not the ones that compute,
+  // so nothing more is known of them.
+  double exponentials = 0;
+  uint32_t arch = 0;                 // which GPUs cuDNN computes attention on
+  uint64_t attention_workspace = 0;  // it keeps at most so many bytes of scores for the backward
+  double own_attention = 1;          // own kernels of attention reach this part of the rates
   double memory_bandwidth = 0;  // bytes per second
   double host_link = 0;         // bytes per second between a device with separate memory and its host
   double host_memory = 0;       // bytes per second of a host's memory, which its ranks share
@@ -34,16 +40,21 @@ struct Machine {
   bool gathers_once = false;
 };
 
-// The fractions of a device's stated peaks that are reached.
+// The fractions of a device's stated peaks that are reached, and what attention costs: measured on an H200
+// (benchmarks/results/steps-h200.md) where nothing else is said.
 struct Reached {
-  double flops, memory, links;
+  double flops;  // 0.79 and 0.71: all products of a LLaMA 1.26B and of a 7B; 0.72: those of both together
+  double memory, links;
   double launch;     // seconds between two kernels
-  double attention;  // as `flops`, for attention: between 0.36 and 0.47 measured on an H200, 0.55 to 0.7 published for
-                     // an A100 (Dao 2023, arXiv 2307.08691)
-  double fp8;        // as `flops`, for products in fp8, which the power of a card limits: so that the estimate of one
-                     // published run, Qwen2.5 3B, agrees (benchmarks/published.py)
+  double attention;  // as `flops`, for attention by kernels of which nothing is known
+  // Exponentials for each score of cuDNN's attention that take as long as all in it that is no product.
+  double forward_score, backward_score;
+  // As `flops`, for attention by the own kernels of the device cuda, from sm_90 on and on older GPUs. Their instructions
+  // reach 0.63 of the peak of an H100 (Luo et al. 2024, arXiv 2402.13499), and all of that of others.
+  double own_since_90, own_attention;
+  double own_backward;  // its products by those that count: the scores are computed twice
 };
-constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6, 0.5, 0.55};
+constexpr Reached reached = {0.72, 0.85, 0.8, 4e-6, 0.5, 1.58, 6.67, 0.22, 0.35, 1.4};
 // Bytes per second of a host's memory where [host] memory_bandwidth is absent: eight channels of DDR4-2133 have 137
 // GB/s.
 constexpr double assumed_host_memory = 1e11;

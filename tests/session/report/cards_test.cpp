@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/ops_attention.h"
+#include "session/cards/derived.hpp"
 #include "session/planning/fit/search.hpp"
 #include "session/planning/fits.hpp"
 #include "session/report/context.hpp"
@@ -64,6 +65,11 @@ TEST_CASE("the cards of the engine can be read") {
     CHECK(card.assumes("communicator"));
     // Less than the number in the name says: the rest is the driver's.
     CHECK(card.memory < uint64_t{190} << 30);
+    // A card that is here does not state its peaks in f16 and fp8: they are found as these are.
+    eng_device_info here{};
+    here.arch = card.arch, here.peak_bf16 = card.peak_bf16;
+    CHECK(eng::derived_fp8("cuda", here) == Approx(card.peak_fp8).epsilon(0.02));
+    if (card.peak_bf16 > 0) CHECK(eng::derived_f16("cuda", here) == card.peak_f16);
   }
   CHECK(eng::find_card("A800-80G", ".", "x").memory == eng::parse_bytes("79.14GiB"));
   CHECK(eng::find_card("24GiB", ".", "x").memory == uint64_t{24} << 30);
@@ -268,7 +274,7 @@ TEST_CASE("maps of 8 bits count at the peak of fp8, and attention does not") {
   eng::Target older = h100;  // it states no peak
   older.peak_fp8 = 0;
   CHECK(eng::seconds_at_peak(here.model, older) == Approx((6 * (maps + others) + attention) / 989e12));
-  CHECK(eng::machine_of(config.section("comm"), h100).fp8 == Approx(eng::reached.fp8 * 1979e12));
+  CHECK(eng::machine_of(config.section("comm"), h100).fp8 == Approx(eng::reached.flops * 1979e12));
 
   // Forward and backward: three products for each map and token.
   eng::Machine machine;

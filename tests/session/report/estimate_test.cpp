@@ -5,6 +5,10 @@
 #include <catch2/catch.hpp>
 
 #include "core/trace/op.hpp"
+#include "engine/ops_attention.h"
+#include "engine/ops_fp8.h"
+#include "session/planning/cost.hpp"
+#include "tests/session/report/planned.hpp"
 
 namespace estimate_test {
 
@@ -12,7 +16,7 @@ using namespace eng;
 
 namespace {
 
-const Op any{"test.any/1", 0, 1, nullptr};
+const Op any{"test.any/1", 0, 1, nullptr}, fp8{ENG_OP_FP8_LINEAR, 2, 4, nullptr};
 
 // Three pieces of 1,000,000 bytes come from a disk, are computed with in 500,000,000 FLOPs each, and go back. The third
 // one takes the memory of the first. Before that, one action of 250,000,000 FLOPs runs three times.
@@ -45,6 +49,38 @@ Plan three_pieces() {
   return plan;
 }
 
+// Milliseconds of one action with these inputs and outputs on a described card.
+struct OnCard {
+  Target target;
+  Machine machine;
+  explicit OnCard(const char* card, uint64_t attention_workspace = uint64_t{512} << 20) {
+    const Config config = planned::config_of("tiny", "none", {"precision.plugin=bf16"});
+    target = make_target(config, planned::plugins(), find_card(card, ".", "x"), nullptr, 1);
+    target.attention_workspace = attention_workspace;
+    machine = machine_of(config.section("comm"), target);
+  }
+  double ms(const Op& one, const std::vector<eng_desc>& in, const std::vector<eng_desc>& out, Attrs attrs = {},
+            bool in_place = false) const {
+    Plan plan;
+    plan.arenas = {{"gpu", "device"}};
+    plan.first_tier = 1;
+    plan.buffers.resize(1 + in.size() + out.size());
+    plan.calls.push_back({&one, in, out, attrs, 0, one.flops ? one.flops(in, out, attrs) : 0});
+    Action action;
+    Id buffer = 1;
+    for (const eng_desc& desc : in) action.in.push_back({desc.dtype ? buffer++ : 0, 0, desc});
+    for (const eng_desc& desc : out) action.out.push_back({in_place ? 1 : buffer++, 0, desc});
+    return 1e3 * cost_of(plan, Topology(Ranks(World{}), 1), action, machine).seconds;
+  }
+  // 4 sequences of 2,048 tokens with 32 heads.
+  double attention(int64_t size, bool backward) const {
+    const eng_desc x = make_desc(ENG_BF16, {4, 2048, 32 * size}), lse = make_desc(ENG_F32, {4, 32, 2048});
+    const Attrs attrs = {{{"heads", 32, 0}, {"kv_heads", 32, 0}, {"scale", 0, 0.125}}};
+    return backward ? ms(op(ENG_OP_ATTENTION_GRAD), {x, x, x, x, x, lse}, {x, x, x}, attrs)
+                    : ms(op(ENG_OP_ATTENTION), {x, x, x}, {x, lse}, attrs);
+  }
+};
+
 StepTimes played(double read, double write) {
   Machine machine;
   machine.flops = 1e9, machine.storage_read = read, machine.storage_write = write;
@@ -68,6 +104,56 @@ TEST_CASE("a step is played as by hand: queues in order, waits, directions of a 
   // The second and third piece are read while others are computed with: only the first read and the last write show.
   CHECK(played(1e7, 1e7).storage == Approx(0.2));
   CHECK(played(1e15, 1e15).step == Approx(2.25));
+}
+
+// Measured: benchmarks/results/steps-h200.md, and the trace that it is from. 22 layers of heads of 64, 32 of heads of
+// 128.
+TEST_CASE("attention and the head take what they took on an H200") {
+  const OnCard h200("h200"), roomy("h200", uint64_t{2} << 30);
+  CHECK(h200.attention(64, false) == Approx(4.3 / 22).epsilon(0.05));
+  CHECK(h200.attention(128, false) == Approx(9.5 / 32).epsilon(0.05));
+  CHECK(h200.attention(64, true) == Approx(1.007).epsilon(0.12));  // by own kernels: the scores take 1.07 GB
+  CHECK(h200.attention(128, true) == Approx(2.27).epsilon(0.12));
+  CHECK(roomy.attention(64, true) == Approx(0.735).epsilon(0.05));
+  const auto head = [&](int64_t width) {
+    const eng_desc x = make_desc(ENG_BF16, {4, 2048, width}), w = make_desc(ENG_BF16, {32000, width});
+    return h200.ms(op(ENG_OP_CROSS_ENTROPY_GRAD), {x, w, make_desc(ENG_I32, {4, 2048}), make_desc(ENG_F32, {8})},
+                   {make_desc(ENG_F32, {1}), x, make_desc(ENG_F32, {32000, width})});
+  };
+  CHECK(head(2048) == Approx(4.8).epsilon(0.1));
+  CHECK(head(4096) == Approx(10.2).epsilon(0.1));
+  // The scores alone take 1 GiB: with its other scratch cuDNN needs more.
+  const OnCard exact("h200", uint64_t{1} << 30);
+  CHECK(exact.attention(64, true) == h200.attention(64, true));
+  // Instructions that are not those of sm_90 reach more of the peak of an older card.
+  const OnCard a100("a100-80g");
+  CHECK(a100.attention(128, true) / h200.attention(128, true) == Approx(0.22 * 989 / (0.35 * 312)).epsilon(0.01));
+}
+
+TEST_CASE("a reshape in place takes no time, and a product in fp8 that of rounding its factors, too") {
+  const OnCard h100("h100-80g");
+  const eng_desc rows = make_desc(ENG_BF16, {4096, 8192}), flat = make_desc(ENG_BF16, {4096 * 8192});
+  const double once = 2 * 4096 * 8192 / (reached.memory * 3350e9) * 1e3;  // reads or writes it in 16 bits
+  CHECK(h100.ms(op(ENG_OP_RESHAPE), {rows}, {flat}, {}, true) == 0);
+  CHECK(h100.ms(op(ENG_OP_RESHAPE), {rows}, {flat}) == Approx(2 * once));
+  const eng_desc w = make_desc(ENG_BF16, {8192, 8192}), y = make_desc(ENG_BF16, {4096, 8192});
+  const double launch = 1e3 * reached.launch;  // of the kernel that finds the scales; no FLOPs are counted here
+  const double current = h100.ms(fp8, {rows, w, eng_desc{}, eng_desc{}}, {y});
+  CHECK(current == Approx(4 * once + launch + 2.5 * 3 * once));  // w is twice as large as x and y
+  const double delayed = h100.ms(fp8, {rows, w, eng_desc{}, make_desc(ENG_F32, {3, 3})}, {y});
+  CHECK(current - delayed == Approx(3 * once));
+}
+
+TEST_CASE("a card may say which part of its peaks it reaches") {
+  const OnCard whole("h100-80g");
+  Target limited = whole.target;
+  limited.reach = 0.36;
+  const Config config = planned::config_of("tiny", "none", {"precision.plugin=bf16"});
+  const Machine slow = machine_of(config.section("comm"), limited);
+  CHECK(slow.bf16 == Approx(0.36 * 989e12));
+  CHECK(slow.fp8 == Approx(0.36 * 1979e12));
+  CHECK(slow.exponentials == Approx(whole.machine.exponentials / 2));
+  CHECK(slow.own_attention * slow.bf16 == Approx(whole.machine.own_attention * whole.machine.bf16));
 }
 
 }  // namespace estimate_test
