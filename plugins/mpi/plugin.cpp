@@ -43,7 +43,7 @@ eng_status create(const eng_options* options, double deadline, eng_world* out, v
   });
 }
 
-const eng_comm comm_table = Functions::table(0, create, 10775000);
+const eng_comm comm_table = Functions::table(0, create, 11300000);
 
 constexpr char name[] = "mpi";
 

@@ -17,21 +17,19 @@
 namespace eng {
 namespace {
 
-// Measured on x86-64 with glibc and the device cpu. What the executor and the kernels keep of the actions grows with
-// the lists of the plan, but for the ranges of tensors: by 0.54 to 0.79 of their bytes in single runs (llama, opt,
-// mamba, muon, 4 to 256 layers, 1 to 8 micro-batches), part of it holes that a save fills. This factor, with those
-// below, fits random compositions best.
+// Measured on x86-64 with glibc and the device cpu, until the process ends: fitted to runs of 1 to 96 layers on one
+// rank, and to random compositions on 2 to 8 ranks with 60 to 3,900 collectives. The executor and the kernels keep
+// records of the actions, which grow with the lists of the plan, but for the ranges of tensors.
 constexpr uint64_t executed(uint64_t lists) {
-  return lists * 76 / 100;
+  return lists * 55 / 100;
 }
 // Bytes of a tensor in the tables of a checkpoint while it is saved, whatever its ranges are; while it is only read,
 // also of each letter of its name, which occurs in many of them.
-constexpr uint64_t saved_tensor = 3000, read_tensor = 1750, letter = 25;
+constexpr uint64_t saved_tensor = 1050, read_tensor = 1750, letter = 25;
 // The communicator's bookkeeping for a collective, and for each message of it that this rank sends or receives, which
-// stays ready; and what it shares with each rank of the same machine beyond the second: with 2, 4 and 8 ranks of llama
-// 0, 0.3 and 0.9 MB. Fitted to random compositions of 2 to 8 ranks with 60 to 3,900 collectives. Open MPI 4.1 itself
-// takes 900 bytes for a message that is sent and 780 for one that is received, as well with 20,000 of them.
-constexpr uint64_t collective = 200, message = 900, further_rank = 150000;
+// stays ready. Open MPI 4.1 itself takes 900 bytes for a message that is sent and 780 for one that is received, as well
+// with 20,000 of them. `further_rank`: what it shares with each rank of the same machine beyond the second.
+constexpr uint64_t collective = 150, message = 950, further_rank = 115000;
 // For a collective of a device with memory of its own, whose library has its own ways.
 constexpr uint64_t collective_of_device = 1400;
 
@@ -152,9 +150,8 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
   const uint64_t lists = lists_of(plan);
   uint64_t tables = 0;
   if (plan.table.buffer) {
-    tables = plan.tensors.size() * saved_tensor;
-    tables -= std::min(tables, lists / 10);               // they fill the holes that planning left
-    tables = std::max(tables, rows_between_ranks(plan));  // these are gone by then
+    // The rows are gone when it is saved.
+    tables = std::max(plan.tensors.size() * saved_tensor, rows_between_ranks(plan));
   } else {
     uint64_t letters = 0;
     for (const Tensor& t : plan.tensors) letters += t.name.size();
@@ -178,7 +175,7 @@ uint64_t loaded_bytes(const std::set<const void*>& addresses) {
   dl_iterate_phdr(
       [](dl_phdr_info* object, size_t, void* out) {
         auto& found = *static_cast<Search*>(out);
-        constexpr uint64_t step = 256 * 1024;
+        constexpr uint64_t step = 64 * 1024, whole = 256 * 1024;
         uint64_t bytes = 0;
         bool here = false, own = false;
         for (size_t k = 0; k < object->dlpi_phnum; ++k) {
@@ -191,7 +188,8 @@ uint64_t loaded_bytes(const std::set<const void*>& addresses) {
           own = own || inside(reinterpret_cast<const void*>(&peak_resident_bytes));
           bytes += part.p_memsz;
         }
-        if (here && !own) found.bytes += bytes <= step ? step : step + ((bytes - step) / 2 + step - 1) / step * step;
+        if (bytes > whole) bytes = whole + (bytes - whole) * 3 / 5;
+        if (here && !own) found.bytes += (bytes + step - 1) / step * step;
         return 0;
       },
       &search);

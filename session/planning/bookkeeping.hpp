@@ -25,8 +25,10 @@ uint64_t second_place_bytes(uint64_t tensors, bool store);
 void release_freed_memory();
 
 // The memory that the shared objects at these addresses take when they are used, each once, without the engine's own:
-// their code and tables, in steps of 256 KiB, so that not every build has other plans. Half of a larger object is
-// counted beyond that: a run reads the code of one of its models.
+// their code and tables, in steps of 64 KiB, so that not every build has other plans. All of a file of 256 KiB is
+// counted, and three fifths of what a larger one has beyond that: a run reads the code of one of its models. The system
+// maps the pages around each one that is read, the more the larger the pieces are in which it has cached the file. With
+// Linux 6.18, 0.5 to 0.8 of the largest files were in memory.
 uint64_t loaded_bytes(const std::set<const void*>& addresses);
 
 // The largest resident size of this process so far.

@@ -74,6 +74,10 @@ static Section with_master(Section comm) {
   return comm;
 }
 
+void Member::planned(uint64_t process) noexcept {
+  log(fmt::format("its plan has {} bytes of host memory for this process", process));
+}
+
 void Member::join(Registry& registry, Config& config) {
   if (!many()) return;
   const Section& comm = config.section("comm");

@@ -55,6 +55,8 @@ class Member {
   std::string from_first(const std::string& text) const;
   const std::vector<std::string>& hosts() const { return hosts_; }  // of the ranks, without repetition
 
+  // Writes into this rank's log the bytes of host memory that its own plan has for its process.
+  void planned(uint64_t process) noexcept;
   // Rank 0 holds the directory. From now on this rank's log is in it.
   void works_in(const std::filesystem::path& run);
   // Reports once, to the log, the parent and the other ranks, why this rank ends. Never throws.

@@ -99,6 +99,7 @@ void Run::State::prepare() {
   opening.plan(request.readable, !again);
   check_fits(opening.opened.config, *opening.opened.registry, opening.setup);
   opening.open_data();
+  if (member.many()) member.planned(peak_of(opening.setup.plan, beside(opening.setup)).host);
 }
 
 // Finds the directory where the run is, or will be.

@@ -102,7 +102,7 @@ class Engine:
         return done.stdout.strip() if done.returncode else ""
 
     def measure(self, ranks):
-        """(planned bytes of a process, measured less planned bytes of each rank's, the same of the arena of rank 0)."""
+        """(planned bytes of each rank's process, measured less planned bytes of them, the same of the arena of rank 0)."""
         shutil.rmtree(self.work / "run", ignore_errors=True)
         with tempfile.TemporaryFile("w+") as output:
             child = subprocess.Popen([self.program, "run", "c.toml", "--out", "run", "--ranks", str(ranks)], cwd=self.work,
@@ -126,8 +126,11 @@ class Engine:
         last = json.loads((self.work / "run/metrics.jsonl").read_text().splitlines()[-1])
         plan = (self.work / "run/plan.txt").read_text()
         process, arena = (int(re.search(line + r" +(\d+) bytes", plan)[1]) for line in ("process peak", "    total"))
+        planned = [int(re.search(r"its plan has (\d+) bytes", (self.work / f"run/logs/rank-{rank:05}.log").read_text())[1])
+                   for rank in range(ranks)]
+        assert planned[0] == process, (planned, process)
         peaks[0] = max(peaks[0], last["host_peak_bytes"])
-        return process, [peak - process for peak in peaks], last["device_peak_bytes"] - arena
+        return planned, [peak - own for peak, own in zip(peaks, planned)], last["device_peak_bytes"] - arena
 
 
 def resident(pid):
@@ -172,17 +175,18 @@ def main():
                 assert sum(refused.values()) < 20 * options.runs, refused
                 continue
             planned, off, arena = engine.measure(ranks)
-            limit = max(planned / 100, 1 << 20)
-            if max(map(abs, off)) >= limit:
+            within = lambda off: all(abs(one) < max(own / 100, 1 << 20) for one, own in zip(off, planned))
+            if not within(off):
                 runs = [off] + [engine.measure(ranks)[1] for _ in range(2)]
                 off = [median(each) for each in zip(*runs)]
         done += 1
-        good = max(map(abs, off)) < limit and arena == 0
+        good = within(off) and arena == 0
         failed += not good
         most = max(off, key=abs)
+        rank = off.index(most)
         results.append({"composition": words, "planned": planned, "off": off, "arena_off": arena})
-        print(f"{done:2} {'ok' if good else 'FAILED'}: {words}: planned {planned}, rank {off.index(most)} off by {most} "
-              f"({100 * most / planned:+.2f} %), arena {arena:+}", flush=True)
+        print(f"{done:2} {'ok' if good else 'FAILED'}: {words}: rank {rank} of {planned[rank]} planned is off by {most} "
+              f"({100 * most / planned[rank]:+.2f} %), arena {arena:+}", flush=True)
         if not good:
             print(text, off)
     for why, count in refused.most_common():
