@@ -115,22 +115,21 @@ uint64_t constants_of(const Plan& plan) {
   return bytes;
 }
 
-// Rows of weights on their way between ranks that have parts of them, before the first step
-// (session/train/lengths.hpp): measured with 2 to 8 ranks. Where arenas are host memory, about half of what a step
-// needs for a while is not in use by then.
-uint64_t rows_between_ranks(const Plan& plan) {
+// Rows of weights whose lengths are computed before the first step (session/train/lengths.hpp): a tile of them, also in
+// f32, and where ranks have parts of them what each rank sent, twice.
+uint64_t rows_of_lengths(const Plan& plan) {
   std::set<std::string> maps;
   for (const Tensor& t : plan.tensors)
     if (const size_t at = t.name.rfind(".lora_magnitude_vector"); at != std::string::npos)
       maps.insert(t.name.substr(0, at) + ".weight");
-  uint64_t most = 0;  // bytes at a time
+  uint64_t most = 0;
   for (const Tensor& t : plan.tensors)
-    if ((t.part || t.cut.count > 1) && maps.count(t.name))
-      most = std::max(most, std::min(lengths_tile, static_cast<uint64_t>(count(t.desc))) * dtype_size(t.desc.dtype));
-  const Arena& device = plan.arenas[0];
-  const uint64_t idle = has_pinned(plan) ? 0 : (device.transient + device.workspace) / 2;
-  const uint64_t bytes = 2 * plan.ranks.world.size * most;
-  return bytes - std::min(bytes, idle);
+    if (maps.count(t.name)) {
+      const uint64_t tile = std::min(lengths_tile, static_cast<uint64_t>(count(t.desc)));
+      const uint64_t blocks = t.part || t.cut.count > 1 ? 2 * plan.ranks.world.size + 1 : 1;
+      most = std::max(most, tile * (blocks * dtype_size(t.desc.dtype) + sizeof(float)));
+    }
+  return most;
 }
 
 uint64_t communicator_of(const Plan& plan) {
@@ -150,15 +149,15 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
   const uint64_t lists = lists_of(plan);
   uint64_t tables = 0;
   if (plan.table.buffer) {
-    // The rows are gone when it is saved.
-    tables = std::max(plan.tensors.size() * saved_tensor, rows_between_ranks(plan));
+    tables = plan.tensors.size() * saved_tensor;
   } else {
     uint64_t letters = 0;
     for (const Tensor& t : plan.tensors) letters += t.name.size();
     tables = stored * (read_tensor + letter * letters / std::max<size_t>(plan.tensors.size(), 1));
   }
-  return lists + ranges_of(plan) + executed(lists) + lists_of(model) + constants_of(plan) + tables +
-         communicator_of(plan);
+  // The rows are gone when the messages of the first step and the tables of the first save come.
+  return lists + ranges_of(plan) + executed(lists) + lists_of(model) + constants_of(plan) +
+         std::max(tables + communicator_of(plan), plan.table.buffer ? rows_of_lengths(plan) : 0);
 }
 
 void release_freed_memory() {
