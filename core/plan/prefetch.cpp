@@ -11,6 +11,7 @@ namespace eng {
 Demand::Demand(const Model& model, const Homes& homes, const std::vector<BlockEmitter::Reads>& passes) {
   for (size_t u = 0; u < homes.units(); ++u) bytes_.push_back(homes.unit(u).count * dtype_size(homes.computed(u)));
   uses_.resize(homes.units());
+  const auto fresh = [&](size_t u) { return homes.unit(u).count * dtype_size(homes.made(u)); };
   std::vector<char> made(homes.units(), 0);
   uint64_t here = 0;
   for (const BlockEmitter::Reads& pass : passes) {
@@ -23,13 +24,12 @@ Demand::Demand(const Model& model, const Homes& homes, const std::vector<BlockEm
     if (pass.backward) {
       for (uint32_t p : model.blocks[pass.block].params) {
         const size_t u = homes.unit_of(p);
-        if (!std::exchange(made[u], 1) && !homes.frozen(u)) here += bytes_[u];
+        if (!std::exchange(made[u], 1) && !homes.frozen(u)) here += fresh(u);
       }
       for (size_t u : homes.units_of(pass.block))
-        if (!homes.frozen(u)) g.released += bytes_[u], made[u] = 0;
+        if (!homes.frozen(u)) g.released += fresh(u), made[u] = 0;
     }
-    g.here = here;
-    here -= g.released;
+    g.here = std::exchange(here, here - g.released);
   }
 }
 
@@ -94,8 +94,7 @@ void Prefetch::before(size_t k) {
     for (size_t u : demand_.weights(j)) {
       if (live_.count(u)) continue;
       if (!make_room(demand_.bytes(u), k, j) && j > k) return;
-      live_.insert(u);
-      held_ += demand_.bytes(u);
+      live_.insert(u), held_ += demand_.bytes(u);
       fill_(u);
     }
 }
