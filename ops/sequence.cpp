@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves values between ranks that hold parts of the positions of the same sequences: made of collectives and copies.
+// Moves values between ranks that hold parts of the positions of the same sequences, or of their channels: made of
+// collectives and copies.
 #include "engine/ops_parallel.h"
 #include "op.hpp"
 #include "ops.hpp"
@@ -48,6 +49,24 @@ std::string all_positions(const Call& c, Descs& out) {
   return "";
 }
 
+std::string all_channels(const Call& c, Descs& out) {
+  eng_desc y = c.in(0);
+  if (y.ndim != 3) return "x must be (B, T, C)";
+  y.dims[2] *= c.i("members", 1);
+  out.push_back(y);
+  return "";
+}
+
+std::string summed_channels(const Call& c, Descs& out) {
+  const int64_t n = c.i("members", 1);
+  eng_desc y = c.in(0);
+  if (y.ndim != 3 || !is_float(y.dtype)) return "x must be floating, (B, T, N C)";
+  if (y.dims[2] % n) return "the members need equal numbers of channels";
+  y.dims[2] /= n;
+  out.push_back(y);
+  return "";
+}
+
 void gather_backward(Gradient& g) {
   if (g.wants(0))
     g.give(0, g.emit(g.i("sum") ? ENG_OP_SUM_TO_POSITIONS : ENG_OP_OWN_POSITIONS, {g.d_out(0)}, g.attrs()));
@@ -58,7 +77,8 @@ void by(Gradient& g) {
   if (g.wants(0)) g.give(0, g.emit(Other, {g.d_out(0)}, g.attrs()));
 }
 constexpr char channels_id[] = ENG_OP_TO_CHANNELS, positions_id[] = ENG_OP_TO_POSITIONS,
-               gather_id[] = ENG_OP_GATHER_POSITIONS;
+               gather_id[] = ENG_OP_GATHER_POSITIONS, gather_channels_id[] = ENG_OP_GATHER_CHANNELS,
+               sum_channels_id[] = ENG_OP_SUM_TO_CHANNELS;
 
 // Emits the parts of one use. Errors of the builder are sticky.
 struct Parts {
@@ -103,6 +123,13 @@ struct Parts {
     return with_length(one(ENG_OP_FOLD, mine, {{"rows", n, 0}}), length / n);
   }
   eng_id gather_positions(eng_id x) const { return with_length(joined(among(ENG_OP_ALL_GATHER, x)), length * n); }
+  eng_id gather_channels(eng_id x) const {
+    return shaped(turned(among(ENG_OP_ALL_GATHER, x), n, batch * length), {batch, length, channels * n});
+  }
+  eng_id sum_to_channels(eng_id x) const {
+    const eng_id mine = among(ENG_OP_ALL_TO_ALL, turned(x, batch * length, n));  // each member's summands
+    return shaped(one(ENG_OP_FOLD, mine, {{"rows", n, 0}}), {batch, length, channels / n});
+  }
   eng_id own_positions(eng_id x) const {
     eng_id parts[ENG_MAX_PARTS] = {};
     eng_split(b, x, 1, static_cast<uint32_t>(n), nullptr, parts);
@@ -139,6 +166,8 @@ Family sequence_ops() {
       moving<infer<summed_positions>, by<gather_id>, &Parts::sum_to_positions>(ENG_OP_SUM_TO_POSITIONS),
       moving<infer<all_positions>, gather_backward, &Parts::gather_positions>(ENG_OP_GATHER_POSITIONS, ENG_OP_CHEAP),
       moving<infer<fewer_positions>, by<gather_id>, &Parts::own_positions>(ENG_OP_OWN_POSITIONS),
+      moving<infer<all_channels>, by<sum_channels_id>, &Parts::gather_channels>(ENG_OP_GATHER_CHANNELS, ENG_OP_CHEAP),
+      moving<infer<summed_channels>, by<gather_channels_id>, &Parts::sum_to_channels>(ENG_OP_SUM_TO_CHANNELS),
   };
   return all;
 }

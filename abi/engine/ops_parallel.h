@@ -37,6 +37,15 @@
  * in: x (B, T, ...); out: y (B, T/N, ...). EXACT. */
 #define ENG_OP_OWN_POSITIONS "eng.own_positions/1"
 
+/* The next two are for members that each have some channels of a value. Both are made of a collective and copies.
+ * attrs: group i, members i = N. */
+/* y = the channels of all members, in their order. What reads y gives each member a summand of its gradient: that of x
+ * is sum_to_channels. in: x (B, T, C), any type; out: y (B, T, N C). EXACT. */
+#define ENG_OP_GATHER_CHANNELS "eng.gather_channels/1"
+/* y = this member's channels of the sum of x over the members, in the order of eng.fold/1. Its gradient is
+ * gather_channels. in: x f (B, T, N C); out: y (B, T, C). */
+#define ENG_OP_SUM_TO_CHANNELS "eng.sum_to_channels/1"
+
 /* ---- a vocabulary whose rows ranks divide: member r has rows first = r * R to first + R - 1 ---------------- */
 
 /* eng.embedding/1 of a table of which each member has R rows: the group sum of eng.embedding_part/1, exact.

@@ -42,25 +42,15 @@ Id AcrossRanks::dropped(Id x, int64_t axis, const Attrs& attrs) {
 }
 
 Id AcrossRanks::scanned(const Op& op, std::vector<Id> in, const Attrs& attrs) {
-  const eng_desc xbc = to.graph.value(in[0]).desc;
   const int64_t groups = attrs.i("groups"), sharing = n / groups, mine = index / sharing;
   const int64_t shared = groups * attrs.i("states") / n, channels = columns(in[0]) - 2 * shared;
   const std::vector<Id> own =
       to.graph.emit(eng::op(ENG_OP_SPLIT), {in[0]},
                     {{{"axis", 2, 0}, {"parts", 2, 0}, {"size0", channels, 0}, {"size1", 2 * shared, 0}}});
-  // A row of each rank's [B | C]: what reads it gives each rank a summand of its gradient.
-  const int64_t elements = xbc.dims[0] * xbc.dims[1] * 2 * shared;
-  const Attrs row{{{"keep", 0, 0}, {"ndim", 3, 0}, {"dim0", 1, 0}, {"dim1", 1, 0}, {"dim2", elements, 0}}};
-  Attrs gathered = group;
-  gathered.list.push_back({"index", int64_t{index}, 0});
-  gathered.list.push_back({"sum", 1, 0});
-  const Id all = made(ENG_OP_GATHER_POSITIONS, {made(ENG_OP_RESHAPE, {own[1]}, row)}, std::move(gathered));
-  const std::vector<Id> rows = split(all, 1, n);
-  const Attrs shape{
-      {{"keep", 0, 0}, {"ndim", 3, 0}, {"dim0", xbc.dims[0], 0}, {"dim1", xbc.dims[1], 0}, {"dim2", 2 * shared, 0}}};
+  const std::vector<Id> all = split(made(ENG_OP_GATHER_CHANNELS, {own[1]}, group), 2, n);  // [B | C] of each rank
   std::vector<Id> b, c;
   for (int64_t k = mine * sharing; k < (mine + 1) * sharing; ++k) {
-    const std::vector<Id> both = split(made(ENG_OP_RESHAPE, {rows[static_cast<size_t>(k)]}, shape), 2, 2);
+    const std::vector<Id> both = split(all[static_cast<size_t>(k)], 2, 2);
     b.push_back(both[0]), c.push_back(both[1]);
   }
   const Attrs last{{{"axis", 2, 0}}};

@@ -17,7 +17,8 @@ namespace {
 
 // Ops of the plugins mamba, moe and low_rank (their ops.hpp; plugins/mamba/ssd.hpp, plugins/transform/magnitude.hpp).
 constexpr const char *conv_op = "eng.mamba.causal_conv1d/1", *scan_op = "eng.mamba.selective_scan/1",
-                     *ssd_op = "eng.mamba.ssd/1", *route_op = "eng.moe.route/1", *balance_op = "eng.moe.balance/1";
+                     *ssd_op = "eng.mamba.ssd/1", *route_op = "eng.moe.route/1",
+                     *sigmoid_route_op = "eng.moe.route_sigmoid/1", *balance_op = "eng.moe.balance/1";
 
 // Ops that compute each position from the same position of their inputs.
 const std::set<std::string> position_ops = {ENG_OP_LINEAR,
@@ -38,6 +39,7 @@ const std::set<std::string> position_ops = {ENG_OP_LINEAR,
                                             ENG_OP_GROUP_SUM,
                                             ENG_OP_GROUP_EMBEDDING,
                                             ENG_OP_GROUP_CROSS_ENTROPY,
+                                            ENG_OP_GATHER_CHANNELS,
                                             ENG_OP_CROSS_ENTROPY,
                                             ENG_OP_CAPPED_CROSS_ENTROPY,
                                             ENG_OP_LABEL_LOGPROB,
@@ -45,6 +47,8 @@ const std::set<std::string> position_ops = {ENG_OP_LINEAR,
                                             "eng.mamba.split/1",
                                             "eng.mamba.join/1",
                                             "eng.mamba.gated_norm/1",
+                                            "eng.mamba.gated_squares/1",
+                                            "eng.mamba.gated_norm_part/1",
                                             "eng.moe.combine/1",
                                             "eng.moe.gated/1",
                                             "eng.moe.linear/1"};
@@ -88,6 +92,11 @@ class ContextDivision : ContextValues {
       return std::any_of(node.in.begin(), node.in.end(), [&](Id i) { return i && held_[i] == held; });
     };
     if (any(OwnPart::sum) || any(OwnPart::hidden)) refuse(fmt::format("{} reads a sum over positions", node.op->id));
+    if (done_.count(&node)) return;
+    if (is(node, ENG_OP_CONCAT) && node.in.size() == 3 && scan_behind(node) && only_reader(node.out[0])) {
+      done_.insert(&node);  // of channels, with the scan
+      return;
+    }
     if (is(node, ENG_OP_DROPOUT)) return emit_dropout(node);
     if (node.op->random) refuse(fmt::format("{} draws numbers by position, which ranks cannot divide", node.op->id));
     if (is(node, ENG_OP_ATTENTION) || is(node, ENG_OP_ATTENTION_WINDOW)) return emit_attention(node);
@@ -96,7 +105,7 @@ class ContextDivision : ContextValues {
     if (is(node, conv_op)) return emit_conv(node);
     if (is(node, scan_op)) return emit_scan(node);
     if (is(node, ssd_op)) return emit_ssd(node);
-    if (is(node, route_op)) return emit_route(node);
+    if (is(node, route_op) || is(node, sigmoid_route_op)) return emit_route(node);
     if (is(node, balance_op)) return emit_balance(node);
     if (any(OwnPart::share)) return emit_share(node);
     if (std::all_of(node.out.begin(), node.out.end(), [&](Id o) { return is_term(o); }) &&
@@ -189,8 +198,44 @@ class ContextDivision : ContextValues {
       if (is(reader, ssd_op) && reader.in[0] == node.out[0]) return &reader;
     return nullptr;
   }
+  // The op that makes a value, and the only one that reads it; null if there is none.
+  const Node* maker(Id value) const {
+    const auto& nodes = from_.graph.nodes;
+    const auto at = std::find_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.out[0] == value; });
+    return at == nodes.end() ? nullptr : &*at;
+  }
+  const Node* only_reader(Id value) const {
+    const Node* out = nullptr;
+    for (const Node& reader : from_.graph.nodes)
+      if (std::count(reader.in.begin(), reader.in.end(), value) && std::exchange(out, &reader)) return nullptr;
+    return out;
+  }
+  // A convolution of Mamba-2 whose B and C ranks of [parallel] tensor gather behind it: [x | B, C] is cut there. Those
+  // of x stay channels until the scan. Of too few columns of B and C each rank has all.
+  void emit_conv(const Node& node, const Node& cut) {
+    const int64_t inner = desc(cut.out[0]).dims[2], shared = desc(cut.out[1]).dims[2];
+    const std::vector<int64_t> sizes = {inner, shared};
+    need_parts(inner, "channels of the convolution");
+    const std::vector<Id> x = pieces(columns(node.in[0], 0, inner + shared), 2, sizes),
+                          w = pieces(of(node.in[1]), 0, sizes);
+    const std::vector<Id> bias = input(node, 2) ? pieces(of(node.in[2]), 0, sizes) : std::vector<Id>(2, 0);
+    const auto convolved = [&](size_t k, bool divided) {
+      const Id in = groups(x[k], 1, divided ? 1 : n_), own_w = divided ? rows(w[k]) : w[k],
+               own_bias = divided && bias[k] ? rows(bias[k]) : bias[k];
+      return to_.graph.emit(*node.op, {in, own_w, own_bias, of(input(node, 3))}, node.attrs)[0];
+    };
+    channels_[cut.out[0]] = convolved(0, true);
+    if (shared % n_ == 0)
+      channels_[cut.out[1]] = convolved(1, true);
+    else
+      of_[cut.out[1]] = pieces(convolved(1, false), 1, std::vector<int64_t>(n_, own_length()))[index_];
+    for (const Id o : cut.out) held_[o] = OwnPart::positions;
+    done_.insert(&cut);
+  }
   // in: x (B, T, E or more), w (E, 1, K), [bias (E)], [segments].
   void emit_conv(const Node& node) {
+    if (const Node* cut = only_reader(node.out[0]); cut && is(*cut, ENG_OP_SPLIT) && cut->out.size() == 2)
+      return emit_conv(node, *cut);
     const Id w = of(node.in[1]), bias = of(input(node, 2)), segments = of(input(node, 3));
     const int64_t all = desc(node.in[1]).dims[0];
     if (const Node* reader = scan_behind(node)) {  // of [x | B | C], whose B and C each rank needs of its groups
@@ -224,19 +269,28 @@ class ContextDivision : ContextValues {
   }
   // in: xbc, dt (B, T, H or more), a_log, d, dt_bias (H), [segments].
   void emit_ssd(const Node& node) {
-    if (!channels_[node.in[0]]) refuse("eng.mamba.ssd/1 reads something else than its convolution");
     const int64_t heads = desc(node.in[2]).dims[0], all = desc(node.in[1]).dims[2], count = node.attrs.i("groups");
+    need_parts(heads, "heads of the scan");
+    Id xbc = channels_[node.in[0]];
+    if (const Node* joined = maker(node.in[0]); !xbc && joined && done_.count(joined)) {
+      const auto of_groups = [&](Id id) { return groups(own(id), count, copies_of(count)); };
+      const Id x = channels(joined->in[0]), b = of_groups(joined->in[1]), c = of_groups(joined->in[2]);
+      xbc = made(ENG_OP_CONCAT, {x, b, c}, {{{"axis", 2, 0}}});
+    }
+    if (!xbc) refuse("eng.mamba.ssd/1 reads something else than its convolution");
     const Id dt = groups(columns(node.in[1], all - heads, heads), 1, 1);
     const Id a_log = rows(of(node.in[2])), d = rows(of(node.in[3])), bias = rows(of(node.in[4]));
     Attrs attrs = node.attrs;
     for (Attr& a : attrs.list)
       if (a.key == "groups") a.i = count * copies_of(count) / n_;
-    emit_channels(node, {channels_[node.in[0]], dt, a_log, d, bias, of(input(node, 5))}, std::move(attrs));
+    emit_channels(node, {xbc, dt, a_log, d, bias, of(input(node, 5))}, std::move(attrs));
   }
 
-  // out: weights, experts, order, place (B, T, k), offsets (E + 1), load (B, 2E + 1), sums over the tokens.
+  // out: weights, experts, order, place (B, T, k), offsets (E + 1), [load (B, 2E + 1), sums over the tokens].
   void emit_route(const Node& node) {
-    const std::vector<Id> out = to_.graph.emit(*node.op, {own(node.in[0])}, node.attrs);
+    std::vector<Id> in = {own(node.in[0])};
+    if (is(node, sigmoid_route_op)) in.push_back(of(input(node, 1)));
+    const std::vector<Id> out = to_.graph.emit(*node.op, std::move(in), node.attrs);
     for (size_t k = 0; k < out.size(); ++k)
       of_[node.out[k]] = out[k], held_[node.out[k]] = k < 4    ? OwnPart::positions
                                                       : k == 4 ? OwnPart::local
@@ -278,11 +332,18 @@ class ContextDivision : ContextValues {
     held_[node.out[0]] = OwnPart::positions;
   }
   void emit_share(const Node& node) {
-    if (!is(node, ENG_OP_ADD)) refuse(fmt::format("{} reads a sum over positions", node.op->id));
+    const bool scaled = is(node, ENG_OP_SCALE);
+    if (!scaled && !is(node, ENG_OP_ADD)) refuse(fmt::format("{} reads a sum over positions", node.op->id));
+    held_[node.out[0]] = OwnPart::share;
+    if (scaled) {
+      of_[node.out[0]] = made(ENG_OP_SCALE, {share(node.in[0])}, node.attrs);
+      return;
+    }
     const Id a = share(node.in[0]), b = share(node.in[1]);
-    of_[node.out[0]] = made(ENG_OP_ADD, {a, b}, node.attrs), held_[node.out[0]] = OwnPart::share;
+    of_[node.out[0]] = made(ENG_OP_ADD, {a, b}, node.attrs);
   }
 
+  std::set<const Node*> done_;       // emitted with other ops
   std::map<uint32_t, Id> own_rows_;  // by constant
   std::map<std::pair<Id, std::vector<int64_t>>, std::vector<Id>> columns_;
 };

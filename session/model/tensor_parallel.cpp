@@ -30,6 +30,7 @@ class Division {
         from_(model.templates.at(tmpl)),
         n_(ranks.tensor),
         index_(ranks.tensor_rank()),
+        context_(ranks.context),
         kernels_(kernels),
         group_{{{"group", ranks.tensor_group(), 0}, {"members", int64_t{ranks.tensor}, 0}}},
         divided_(from_.graph.size() + 1, undivided),
@@ -245,7 +246,7 @@ class Division {
   // True if the ranks exchange only sums of squares for a norm, of which each then has a part.
   bool by_sums(const Node& node) const {
     const eng_desc& x = desc(node.in[0]);
-    return kernels_ && x.dims[0] * x.dims[1] * node.attrs.i("groups") % n_ == 0;
+    return kernels_ && x.dims[0] * (x.dims[1] / context_) * node.attrs.i("groups") % n_ == 0;
   }
   // y = z m / norm [+ bias]. Where the rows of the map are divided, so is all of this. Where its columns are, norms are
   // made of sums over the ranks.
@@ -402,7 +403,7 @@ class Division {
   }
   Model& model_;
   const Template from_;
-  const uint32_t n_, index_;
+  const uint32_t n_, index_, context_;
   const bool kernels_;
   const Attrs group_;
   std::vector<const Block*> blocks_;

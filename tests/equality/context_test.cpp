@@ -79,6 +79,13 @@ TEST_CASE("selective scans and convolutions of divided sequences are those of wh
     }
 }
 
+TEST_CASE("experts of shared routers, of scores by sigmoids and of hybrids are those of whole sequences", "[.slow]") {
+  for (const char* model : {"moe-dense", "moe-hybrid", "moe-jamba"}) near_undivided(divided(model, 2));
+  Group group = divided("moe-hybrid", 2, 4);
+  group.tensor = 2;
+  near_undivided(group);
+}
+
 TEST_CASE("experts of divided sequences are balanced over whole ones", "[.slow]") {
   for (const uint32_t context : {2u, 4u}) {
     Group group = divided("moe", context);

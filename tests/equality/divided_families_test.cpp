@@ -124,9 +124,43 @@ TEST_CASE("ranks that divide the mixers train what one rank trains, in Mamba-2 a
     CHECK(difference > 0);
     CHECK(difference < 2e-5);
   }
-  Group group = of("", "", 4);
-  group.model = "mamba2", group.tensor = group.context = 2;
+}
+
+TEST_CASE("ranks that share a group of heads of Mamba-2 divide sequences, too") {
+  Group group = of("mamba2", "hidden_size = 32\nnum_heads = 4\nhead_dim = 16\nn_groups = 1\nstate_size = 4\n", 4);
+  group.tensor = group.context = 2, group.length = 8, group.steps = 1;
   degrees::near_undivided(group);
+}
+
+TEST_CASE("ranks divide mixers of Mamba-2 and sequences at once, whatever the groups of heads", "[.slow]") {
+  const std::string heads = "hidden_size = 32\nnum_heads = 8\nhead_dim = 8\n", one = heads + "n_groups = 1\n";
+  struct Case {
+    const char* family;
+    std::string options;
+    uint32_t tensor, context;
+    int64_t length = 8;
+  };
+  for (const Case& c :
+       {Case{"mamba2", heads + "state_size = 4\nn_groups = 2\n", 2, 2},
+        {"mamba2", one + "state_size = 8\n", 2, 2},
+        {"mamba2", heads + "state_size = 4\nn_groups = 2\n", 4, 2},
+        // Sums of squares of 10 positions are not of 4 equal parts.
+        {"mamba2", one + "state_size = 8\n", 4, 2, 10},
+        // 2 columns of B and C for 4 ranks of a sequence.
+        {"mamba2", one + "state_size = 2\n", 2, 4},
+        {"granitemoehybrid",
+         "hidden_size = 32\nintermediate_size = 24\nnum_attention_heads = 4\nnum_key_value_heads = 4\n"
+         "mamba_n_heads = 8\nmamba_d_state = 8\nshared_intermediate_size = 16\nlayer_types = ['mamba', 'attention']\n"
+         "num_local_experts = 4\nnum_experts_per_tok = 2\n",
+         2, 2}}) {
+    Group group = of(c.family, c.options, c.tensor * c.context);
+    group.tensor = c.tensor, group.context = c.context, group.length = c.length, group.steps = 2;
+    INFO(c.options << c.tensor << " x " << c.context);
+    degrees::near_undivided(group);
+    if (c.tensor * c.context > 4) continue;
+    group.packed = std::string(c.family) == "mamba2", group.sequence = true;
+    degrees::near_undivided(group);
+  }
 }
 
 }  // namespace divided_families_test

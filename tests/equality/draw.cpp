@@ -115,7 +115,8 @@ uint64_t least_live_limit(const Group& g, const Draw& d) {
 
 // False of models without attention, and of those whose attention has no positions.
 bool reads_positions(const std::string& model) {
-  return model.rfind("mamba", 0) != 0 && model != "moe-hybrid" && model != "moe-jamba";
+  return model.rfind("mamba", 0) != 0 && model.rfind("plugin = 'mamba", 0) != 0 && model != "moe-hybrid" &&
+         model != "moe-jamba";
 }
 
 // The elements of a range that lies packed.
