@@ -124,8 +124,7 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
     if (there) t.device = {static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
     args[k] = &tensors[k];
   }
-  void* scratch = action.workspace.buffer ? address(action.workspace) : nullptr;
-  void* record = nullptr;
+  void *const scratch = action.workspace.buffer ? address(action.workspace) : nullptr, *record = nullptr;
   const auto who = [&] { return name({call.kernel, nullptr, &action, false, false}); };
   call_plugin(Exit::environment, who, call.kernel->bind, call.state, args.data(), static_cast<uint32_t>(n), scratch,
               &record);

@@ -159,33 +159,42 @@ Home Homes::make_state(size_t state, size_t u) {
 }
 
 void Homes::make_tensors() {
-  if (keeps_residuals()) plan_.ranks.parts.push_back({plan_.ranks.data_size(), plan_.ranks.data_rank(), data_group});
+  const Ranks& all = plan_.ranks;
+  if (keeps_residuals()) plan_.ranks.parts.push_back({all.data_size(), all.data_rank(), data_group});
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = unit_of(p);
+    const Parameter& param = model_.params[p];
     const auto add = [&](const std::string& role, const Home& home, const eng_desc& mine) {
-      eng_desc desc = model_.params[p].whole(mine);
+      eng_desc desc = param.whole(mine);
       desc.dtype = home.packed ? ENG_F32 : home.view.desc.dtype;
-      const Parameter& param = model_.params[p];
       plan_.tensors.push_back(
           {param.name, role, desc, home.part, ranges(home, p), param.flags, home.packed, param.cut});
     };
-    add("parameter", master[u], model_.params[p].desc);
-    if (r_.gradients() && (!r_.optimizer || r_.keep_gradients) && !frozen(u))
-      add("gradient", grad[u], model_.params[p].desc);
+    add("parameter", master[u], param.desc);
+    if (r_.gradients() && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], param.desc);
     for (size_t s = 0; s < optimizer.size(); ++s) {
       const std::string& state = rules().states()[s].name;
       if (optimizer[s][u].view.desc.dtype) add(state, optimizer[s][u], rules().of(p).states[s].desc);
       if (const auto it = shaped[s].find(p); it != shaped[s].end())
-        plan_.tensors.push_back(tensor_at(model_.params[p].name, state, it->second));
+        plan_.tensors.push_back(tensor_at(param.name, state, it->second));
     }
     if (!residual[u].view.desc.dtype) continue;
-    // One tensor, a row for each group of ranks that together hold one. No other rank holds what this one does.
-    const uint32_t n = plan_.ranks.part(residual[u].part).count, rows = plan_.ranks.data_size() / n;
-    std::vector<HeldRange> held = ranges(residual[u], p);
-    for (HeldRange& range : held) range.first += plan_.ranks.data_rank() / n * elements(p).count;
-    plan_.tensors.push_back({fmt::format("zero.residual.{}.{}", rows, model_.params[p].name), "policy",
-                             make_desc(ENG_F32, {rows, static_cast<int64_t>(elements(p).count)}),
-                             static_cast<Id>(plan_.ranks.parts.size()), held});
+    // One tensor, a row for each group of ranks that together hold one. No other rank holds what this one does. Ranks
+    // that divide the parameter, and both stages that have gradients of it, have rows of their own.
+    const uint32_t n = all.part(residual[u].part).count, own = all.data_size() / n,
+                   rows = param.two_stages ? 2 * own : own;
+    std::vector<HeldRange> held = ranges(residual[u], p, true);
+    const uint32_t row = all.tensor_rank() * rows + (all.stage() > 0 ? rows - own : 0) + all.data_rank() / n;
+    for (HeldRange& range : held) range.first += row * elements(p).count;
+    const std::string more = all.tensor * rows > own ? fmt::format("x{}x{}", rows / own, all.tensor) : "";
+    plan_.tensors.push_back({fmt::format("zero.residual.{}{}.{}", own, more, param.name),
+                             "policy",
+                             make_desc(ENG_F32, {all.tensor * rows, static_cast<int64_t>(elements(p).count)}),
+                             static_cast<Id>(all.parts.size()),
+                             held,
+                             0,
+                             0,
+                             {0, all.tensor_rank(), all.tensor}});
   }
 }
 

@@ -348,9 +348,7 @@ class Planner {
           reshape(exchange_.fields[f], make_desc(model_.fields[f].dtype, {model_.micro_batch, positions}));
       exchange_.copy_in(slice(plan_.fields[f].view, 0, n), slice(exchange_.fields[f], 0, n));
     }
-    batch.weights = &weights_;
-    batch.constants = &exchange_.constants;
-    batch.states = &states_of_;
+    batch.weights = &weights_, batch.constants = &exchange_.constants, batch.states = &states_of_;
     batch.counters = plan_.counters;
     return batch;
   }

@@ -37,6 +37,7 @@ struct Parameter {
   bool packed = false;        // the precision policy may keep it in a packed type (engine/policy.h)
   uint32_t zero_rows = 0;     // that follow its own in memory
   Divided cut = {};           // what `desc` is of the whole
+  bool two_stages = false;    // the first and the last stage of a pipeline have gradients of it each
   // A shape of this rank's range as that of the whole.
   eng_desc whole(eng_desc of) const { return of.dims[cut.dim] *= cut.count, of; }
   eng_desc whole() const { return whole(desc); }

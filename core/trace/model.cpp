@@ -21,10 +21,7 @@ class Declaring final : public Builder {
   Id param(Parameter p) override { return parameters_.add(std::move(p)) + 1; }
   void block(std::string name, uint32_t tmpl, std::vector<Id> params) override {
     Block block{std::move(name), tmpl, {}};
-    for (Id p : params) {
-      shape(p);
-      block.params.push_back(p - 1);
-    }
+    for (Id p : params) shape(p), block.params.push_back(p - 1);
     model_.blocks.push_back(std::move(block));
   }
   std::vector<Id> emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) override {
@@ -154,9 +151,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
                     int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered, const Loss& loss,
                     int32_t stream) {
   Model model;
-  model.plugin = name;
-  model.micro_batch = micro_batch;
-  model.sequence_length = sequence_length;
+  model.plugin = name, model.micro_batch = micro_batch, model.sequence_length = sequence_length;
   model.sequences = loss.sequences ? loss.sequences : micro_batch;
   const Instance plugin(name, table, section);
   model.info = plugin.info;

@@ -175,6 +175,7 @@ void cut_stages(Model& model, const Ranks& ranks, const std::vector<std::string>
   for (const uint32_t first : firsts) model.blocks[first - 1].recomputed = false;
   for (uint32_t s = ranks.stage(); s < stages; s += ranks.pipeline)
     model.parts.push_back({s ? firsts[s - 1] : 0, s + 1 < stages ? firsts[s] : model.all().end});
+  for (const uint32_t p : of_two_stages(model)) model.params[p].two_stages = true;
 }
 
 std::set<uint32_t> of_two_stages(const Model& model) {

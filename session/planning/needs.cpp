@@ -2,7 +2,6 @@
 #include "session/planning/needs.hpp"
 
 #include "session/data/fields.hpp"
-#include "session/model/pipeline.hpp"
 
 namespace eng {
 
@@ -33,22 +32,6 @@ void need_one_scale(const Precision& precision, const Sharding& sharding) {
                           "gradients left out to the next one, whose scale may be another",
                           precision.name, sharding.name),
               "leave zero.sum out, or set precision.plugin to one without a loss scale, such as \"bf16\"");
-}
-
-void need_own_residuals(const Model& model, const Sharding& sharding, const Ranks& ranks) {
-  if (!(sharding.table.flags & ENG_AXIS_RESIDUAL)) return;
-  const std::string keeps =
-      fmt::format("zero.plugin = \"{}\" keeps what the sums of each rank left out, and a checkpoint cannot tell apart ",
-                  sharding.name);
-  if (ranks.tensor > 1)
-    throw Error(Exit::usage,
-                keeps + fmt::format("those of ranks that divide a layer (parallel.tensor = {})", ranks.tensor),
-                "leave zero.sum out, or set parallel.tensor = 1");
-  if (const std::set<uint32_t> both = of_two_stages(model); !both.empty())
-    throw Error(Exit::usage,
-                keeps + fmt::format("those of two stages that sum gradients of {} (parallel.pipeline = {})",
-                                    model.params[*both.begin()].name, ranks.pipeline),
-                "leave zero.sum out, choose a model whose head is not its embedding, or set parallel.pipeline = 1");
 }
 
 }  // namespace eng

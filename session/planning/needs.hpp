@@ -16,7 +16,5 @@ void need_labels(const Model& model, const Config& config, Registry& registry);
 void need_divisible(const Model& model, const Job* job);
 // A strategy that adds what a sum left out to the next one needs the same scale of the loss in both.
 void need_one_scale(const Precision& precision, const Sharding& sharding);
-// Checkpoints have one row of what sums left out for each rank with data of its own. `model` is cut into stages.
-void need_own_residuals(const Model& model, const Sharding& sharding, const Ranks& ranks);
 
 }  // namespace eng

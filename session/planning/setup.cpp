@@ -199,7 +199,7 @@ static std::optional<uint32_t> make_ranks(Setup& s, const Asked& a, PlanRequest&
   if (!request.ranks.single()) {
     s.sharding = make_sharding(a.registry, a.config, request.ranks);
     request.sharding = &*s.sharding;
-    if (a.training) need_one_scale(s.precision, *s.sharding), need_own_residuals(s.model, *s.sharding, request.ranks);
+    if (a.training) need_one_scale(s.precision, *s.sharding);
   }
   const std::string& name = a.section("comm").string("plugin");
   if (!a.registry.find(ENG_COMM_KIND, name)) return {};

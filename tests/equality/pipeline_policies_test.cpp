@@ -64,6 +64,9 @@ TEST_CASE("stages sum gradients in fewer bits as ranks without stages do") {
     const Group group = staged("llama", 2, 2, 4);
     same_as_whole(group, draw);
     CHECK(difference(trained(group, draw), trained(group, kept("", "zero2"))) != "");
+    Draw other = kept("", "zero3");
+    other.zero = sum;
+    all_equal(staged("llama-tied", 2, 2, 4), {draw, other});
   }
 }
 

@@ -34,7 +34,10 @@ TEST_CASE("a run with narrow sums and gathers goes on bit for bit", "[ranks][.sl
   const Args narrow = {"zero.sum=int8",      "zero.gather=int8",   "zero.bucket=64KiB",
                        "train.accumulate=2", "checkpoint.every=2", "checkpoint.keep=0"};
   for (const auto& [out, ranks, plugin] :
-       {std::tuple{"flat", "2", Args{"zero.plugin=zero3"}}, {"groups", "4", Args{"zero.plugin=hpz", "zero.group=2"}}}) {
+       {std::tuple{"flat", "2", Args{"zero.plugin=zero3"}},
+        {"groups", "4", Args{"zero.plugin=hpz", "zero.group=2"}},
+        {"divided", "4", Args{"zero.plugin=zero3", "parallel.tensor=2"}},
+        {"stages", "4", Args{"zero.plugin=zero3", "parallel.pipeline=2", "model.tie_word_embeddings=true"}}}) {
     INFO(out);
     Args more = plugin;
     more.insert(more.end(), narrow.begin(), narrow.end());
@@ -54,6 +57,8 @@ TEST_CASE("a run with narrow sums and gathers goes on bit for bit", "[ranks][.sl
   CHECK(engine(place, {"ckpt", "verify", "flat"}).exit == 0);
   place.run({"run", "groups", "--resume", "2", "--ranks", "4", "zero.group=1"});
   place.run({"run", "groups", "--resume", "2", "train.micro_batch=8"});
+  place.run({"run", "divided", "--resume", "2", "--ranks", "4", "parallel.tensor=1"});
+  place.run({"run", "stages", "--resume", "2", "--ranks", "2", "parallel.pipeline=1"});
 }
 
 TEST_CASE("narrow sums and gathers train as exact ones do, within bounds", "[ranks][.slow]") {
