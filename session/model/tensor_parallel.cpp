@@ -259,6 +259,7 @@ class Division {
     if (made == nodes.end() || !is_one_of(*made, {op_row_norm}) || parameter(m) == SIZE_MAX)
       refuse(fmt::format("{} has lengths of other rows", node.op->id));
     if (d == undivided) {  // partial
+      need_parts(count(desc(norm)), fmt::format("the {} elements of {}", count(desc(norm)), name_of(m)));
       norms_.insert(norm);
       return;
     }

@@ -223,11 +223,8 @@ TEST_CASE("layers that cannot be divided are refused with the reason") {
       "n_groups = 4\n";
   group.world = group.tensor = 3;
   CHECK_THAT(refusal(group), Contains("3 ranks neither divide the 4 groups of"));
-  group.model =
-      "plugin = 'mamba2'\nhidden_size = 32\nnum_hidden_layers = 2\nnum_heads = 8\nhead_dim = 8\nstate_size = 4\n"
-      "n_groups = 1\n";
-  group.world = 4, group.tensor = group.context = 2;
-  CHECK_THAT(refusal(group), Contains("parallel.context"));
+  group.model = "mamba", group.world = group.tensor = 8, group.transforms = lora + "rank = 4\ndora = true\n";
+  CHECK_THAT(refusal(group), Contains("parallel.tensor = 8 does not divide the 12 elements of"));
   group = Group(), group.tensor = 2;
   group.model = "llama", group.optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\n";
   CHECK_THAT(refusal(group), Contains("whole or in blocks"));
