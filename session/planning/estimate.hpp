@@ -16,20 +16,20 @@ double seconds_at_peak(const Model& model, const Target& target);
 
 // Rates that a rank reaches; 0: unknown. What has no rate takes no time.
 struct Machine {
-  double flops = 0;             // FLOPs per second, in f32
-  double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
-  double fp8 = 0;               // for products of 8 bits; 0: as in bf16
-  double attention = 1;         // attention reaches this part of these rates
+  double flops = 0;          // FLOPs per second, in f32
+  double bf16 = 0, f16 = 0;  // the same for calls whose first floating input has this type; 0: as in f32
+  double fp8 = 0;            // for products of 8 bits; 0: as in bf16
+  double attention = 1;      // attention reaches this part of these rates
   // Kernels of the device cuda. Exponentials per second in attention; 0: these kernels are not the ones that compute,
   // so nothing more is known of them.
   double exponentials = 0;
   uint32_t arch = 0;                 // which GPUs cuDNN computes attention on
   uint64_t attention_workspace = 0;  // it keeps at most so many bytes of scores for the backward
   double own_attention = 1;          // own kernels of attention reach this part of the rates
-  double memory_bandwidth = 0;  // bytes per second
-  double host_link = 0;         // bytes per second between a device with separate memory and its host
-  double host_memory = 0;       // bytes per second of a host's memory, which its ranks share
-  double storage_read = 0;      // bytes per second of a host's storage, which its ranks share
+  double memory_bandwidth = 0;       // bytes per second
+  double host_link = 0;              // bytes per second between a device with separate memory and its host
+  double host_memory = 0;            // bytes per second of a host's memory, which its ranks share
+  double storage_read = 0;           // bytes per second of a host's storage, which its ranks share
   double storage_write = 0;
   double launch = 0;  // seconds that each action takes at least
   uint32_t ranks_per_node = 1;
@@ -49,8 +49,8 @@ struct Reached {
   double attention;  // as `flops`, for attention by kernels of which nothing is known
   // Exponentials for each score of cuDNN's attention that take as long as all in it that is no product.
   double forward_score, backward_score;
-  // As `flops`, for attention by the own kernels of the device cuda, from sm_90 on and on older GPUs. Their instructions
-  // reach 0.63 of the peak of an H100 (Luo et al. 2024, arXiv 2402.13499), and all of that of others.
+  // As `flops`, for attention by the own kernels of the device cuda, from sm_90 on and on older GPUs. Their
+  // instructions reach 0.63 of the peak of an H100 (Luo et al. 2024, arXiv 2402.13499), and all of that of others.
   double own_since_90, own_attention;
   double own_backward;  // its products by those that count: the scores are computed twice
 };
