@@ -196,6 +196,7 @@ std::shared_ptr<void> create_handle() {
   cudnnHandle_t handle = nullptr;
   ask("does not start on this GPU", [&] {
     const cudnnStatus_t status = backend::create_handle(&handle);
+    if (status == CUDNN_STATUS_ALLOC_FAILED) check(status, "starting");  // memory is short, cuDNN itself is not
     const bool good = status == CUDNN_STATUS_SUCCESS;
     return fe::error_t{good ? fe::error_code_t::OK : fe::error_code_t::HANDLE_ERROR, backend::get_error_string(status)};
   });

@@ -40,6 +40,7 @@ eng_status choose(void* self, const char* text, uint64_t size, eng_error* sink) 
       else if (!std::exchange(where, line).empty())
         throw Error{ENG_INVALID, "a line of the measured algorithms lacks ` = `: " + line};
     }
+    if (device.options.attention.who == AttentionOptions::own) taken.attention.clear();
     const std::string here = measured_on(device);
     if (!device.options.tune)
       taken.algorithms.clear();

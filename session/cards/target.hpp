@@ -24,6 +24,7 @@ struct Target {
   double peak_fp8 = 0;        // of products of 8 bits; 0: it states none
   double reach = 0;           // the part of its peaks that products reach; 0: as usual
   uint64_t attention_workspace = uint64_t{512} << 20;  // of the plugin of the engine's cards, by default
+  bool own_attention = false;                          // the library computes none
   double link = 0;                                     // bytes per second between the devices of a host; 0: unknown
   double network = 0;                            // bytes per second of each device to those of other hosts; 0: unknown
   double link_latency = 0, network_latency = 0;  // seconds of a message in addition to its bytes

@@ -104,7 +104,7 @@ constexpr const char* other_model =
     "checkpoint lacks cannot be added to it; from Python, Run.write fills those that it has";
 
 // The share of each stored tensor. Throws unless both are the same tensors; only policies may differ, and a stored
-// tensor of a policy that this run does not have has no share.
+// tensor of a policy that this run does not have, or has in another shape, has no share.
 std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
                                       const std::vector<TensorShare>& expected, const std::string& directory) {
   std::map<std::pair<std::string, std::string>, const TensorShare*> wanted;
@@ -113,7 +113,7 @@ std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
   for (const auto& t : stored) {
     const std::string where = fmt::format("{}: tensor `{}` ({})", directory, t.name, t.role);
     const auto it = wanted.find({t.name, t.role});
-    if (it == wanted.end() && t.role == kPolicyRole) {
+    if (t.role == kPolicyRole && (it == wanted.end() || it->second->shape != t.shape)) {
       out.push_back(nullptr);
       continue;
     }

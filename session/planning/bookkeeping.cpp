@@ -126,15 +126,16 @@ uint64_t rows_of_lengths(const Plan& plan) {
   for (const Tensor& t : plan.tensors)
     if (maps.count(t.name)) {
       const uint64_t tile = std::min(lengths_tile, static_cast<uint64_t>(count(t.desc)));
-      const uint64_t blocks = t.part || t.cut.count > 1 ? 2 * plan.ranks.world.size + 1 : 1;
+      const bool sent = t.part || t.cut.count > 1 || plan.ranks.pipeline > 1;  // as Trainer::gather does
+      const uint64_t blocks = sent ? 2 * plan.ranks.world.size + 1 : 1;
       most = std::max(most, tile * (blocks * dtype_size(t.desc.dtype) + sizeof(float)));
     }
   return most;
 }
 
-uint64_t communicator_of(const Plan& plan) {
+uint64_t shared_with_ranks(const Plan& plan) {
   const uint64_t here = plan.ranks.world.local_size;
-  return messages_of(plan) + (here > 2 ? (here - 2) * further_rank : 0);
+  return here > 2 ? (here - 2) * further_rank : 0;
 }
 
 }  // namespace
@@ -156,8 +157,8 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
     tables = stored * (read_tensor + letter * letters / std::max<size_t>(plan.tensors.size(), 1));
   }
   // The rows are gone when the messages of the first step and the tables of the first save come.
-  return lists + ranges_of(plan) + executed(lists) + lists_of(model) + constants_of(plan) +
-         std::max(tables + communicator_of(plan), plan.table.buffer ? rows_of_lengths(plan) : 0);
+  return lists + ranges_of(plan) + executed(lists) + lists_of(model) + constants_of(plan) + shared_with_ranks(plan) +
+         std::max(tables + messages_of(plan), plan.table.buffer ? rows_of_lengths(plan) : 0);
 }
 
 void release_freed_memory() {

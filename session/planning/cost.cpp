@@ -85,7 +85,7 @@ bool by_library(const Call& call, bool backward, const Machine& m) {
   const eng_desc& q = call.in[backward ? 1 : 0];
   const int64_t heads = call.attrs.i("heads"), size = heads > 0 ? q.dims[2] / heads : 0;
   const size_t segments = backward ? 6 : 3;
-  if ((q.dtype != ENG_BF16 && q.dtype != ENG_F16) || size % 8 != 0) return false;
+  if ((q.dtype != ENG_BF16 && q.dtype != ENG_F16) || size < 8 || size % 8 != 0) return false;
   if (call.attrs.i("window") || call.attrs.f("softcap") != 0) return false;
   if (call.in.size() > segments && call.in[segments].dtype) return false;
   if (m.arch != 80 && m.arch != 90 && m.arch != 100) return false;

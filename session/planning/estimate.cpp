@@ -144,8 +144,8 @@ Machine machine_of(const Section& comm, const Target& target, const Storage& sto
   if (target.device == "cuda" && !comm.has("describe.flops") && info.arch) {
     // 16 of a processor in each clock, which has 64 units for f32 up to sm_80, and 128 later: each makes 2 FLOPs.
     m.exponentials = info.peak_f32 / (info.arch <= 80 ? 8 : 16) * part / reached.flops;
-    m.own_attention = (info.arch == 90 || info.arch == 100 ? reached.own_since_90 : reached.own_attention) / part;
-    m.arch = info.arch, m.attention_workspace = target.attention_workspace;
+    m.own_attention = (info.arch >= 90 && info.arch < 120 ? reached.own_since_90 : reached.own_attention) / part;
+    m.arch = target.own_attention ? 0 : info.arch, m.attention_workspace = target.attention_workspace;
   }
   m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);
   m.host_link = reached.links * std::min(info.to_device, info.to_host);

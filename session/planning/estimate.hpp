@@ -49,7 +49,7 @@ struct Reached {
   double attention;  // as `flops`, for attention by kernels of which nothing is known
   // Exponentials for each score of cuDNN's attention that take as long as all in it that is no product.
   double forward_score, backward_score;
-  // As `flops`, for attention by the own kernels of the device cuda, from sm_90 on and on older GPUs. Their
+  // As `flops`, for attention by the own kernels of the device cuda, from sm_90 to sm_110 and on others. Their
   // instructions reach 0.63 of the peak of an H100 (Luo et al. 2024, arXiv 2402.13499), and all of that of others.
   double own_since_90, own_attention;
   double own_backward;  // its products by those that count: the scores are computed twice

@@ -316,11 +316,6 @@ TEST_CASE("what stages cannot do is refused with the reason") {
   CHECK_THAT(refusal(staged("llama", 2, 2, 2, 3)), Contains("parallel.pipeline x virtual_stages = 6, but model llama"));
   CHECK_THAT(refusal(staged("llama", 1, 2, 2, 2)), Contains("parallel.virtual_stages = 2 needs stages of ranks"));
   CHECK_THAT(refusal(staged("llama", 2, 257)), Contains("raise train.micro_batch"));
-  Draw draw;
-  draw.strategy = "zero2", draw.zero = "sum = 'int8'\n";
-  for (const uint32_t stages : {2u, 4u})
-    CHECK_THAT(refusal(staged("llama-tied", stages, 2, 2 * stages), draw),
-               Contains("two stages that sum gradients of model.embed_tokens.weight"));
 }
 
 }  // namespace pipeline_test

@@ -92,7 +92,8 @@ std::shared_ptr<const Algorithm> choose(const Product& p, uint64_t bytes, const 
   if (p.m < 1 || p.n < 1 || p.k < 1 || std::max({p.m, p.n, p.k}) > INT_MAX) return nullptr;
   const auto chosen = std::make_shared<Chosen>(p, bytes, o.c);
   if (!chosen->choose()) return nullptr;
-  for (const auto& [name, at] : {std::pair("scratch", scratch), {"result", o.c}, {"term", o.acc}, {"bias", o.bias}})
+  for (const auto& [name, at] :
+       {std::pair("scratch", scratch), {"result", o.c}, {"term", o.acc}, {"bias", p.bias ? o.bias : nullptr}})
     if (reinterpret_cast<uintptr_t>(at) % aligned)
       throw common::Error{ENG_INVALID,
                           std::string("the ") + name + " of a product in fp8 must be aligned to 256 bytes"};
