@@ -166,9 +166,9 @@ TEST_CASE("an export includes the tokenizer of [data]", "[cli][from][.slow]") {
   scratch.write("hub.toml", "[model]\nfrom = \"someone/model-7b\"\n[data]\npaths = [\"text.txt\"]\n");
   const Result hub = engine(scratch, {"check", "hub.toml"});
   CHECK(hub.exit == 2);
-  CHECK(has(hub.err, "\n  engine model get someone/model-7b"));
+  CHECK(has(hub.err, " engine model get someone/model-7b\n"));
   CHECK(has(hub.err, "hf download someone/model-7b --local-dir "));
-  CHECK(has(hub.err, "HF_ENDPOINT names a mirror, for example https://hf-mirror.com"));
+  CHECK(has(hub.err, "HF_ENDPOINT names a mirror,"));
   CHECK(has(hub.err, "modelscope download --model someone/model-7b --local_dir "));
 }
 

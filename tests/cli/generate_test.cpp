@@ -211,7 +211,7 @@ TEST_CASE("a chat is written as Jinja writes its template", "[cli][.slow]") {
     for (const bool system : {false, true}) {
       const Json& wanted = one.at(system ? "system" : "user");
       if (wanted.is_null())
-        CHECK(has(prompt(one.at("template"), system), "Only user and assistant roles are supported!"));
+        CHECK(has(prompt(one.at("template"), system), "the template refuses: "));
       else
         CHECK(prompt(one.at("template"), system) == wanted);
     }
