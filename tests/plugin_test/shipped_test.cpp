@@ -6,6 +6,7 @@
 namespace plugin_test {
 namespace {
 
+// untested: words of the checks that cannot be tried, or of the reasons.
 void passes(const std::string& name, const Args& more = {}, const Args& untested = {}) {
   const Scratch place;
   const Tried tried = try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / (name + ".eng.so"), more);
@@ -15,9 +16,10 @@ void passes(const std::string& name, const Args& more = {}, const Args& untested
   for (const Json& v : tried.verdicts) {
     if (v.at("verdict") != "not tested") continue;
     INFO(v.dump());
-    const std::string text = v.at("text");
+    const std::string text = v.at("text"), check = v.at("check");
     CHECK_FALSE(text.empty());
-    CHECK(std::any_of(untested.begin(), untested.end(), [&](const std::string& one) { return has(text, one); }));
+    CHECK(std::any_of(untested.begin(), untested.end(),
+                      [&](const std::string& one) { return has(text, one) || has(check, one); }));
   }
 }
 
@@ -27,14 +29,15 @@ TEST_CASE("the shipped plugins pass their test", "[plugin_test][.slow]") {
   for (const char* name :
        {"zero/zero", "optim/optim", "optim/muon", "llama/llama", "opt/opt", "offload/host", "observe/stats"})
     passes(name);
-  passes("cpu/cpu", {}, {"it is synchronous"});
-  passes("cpu/reference", {}, {"it is synchronous"});
+  passes("cpu/cpu", {}, {"it is synchronous", "eng.fp8."});  // a transform brings the scales
+  passes("cpu/reference", {}, {"it is synchronous", "eng.fp8."});
 }
 
 TEST_CASE("the shipped plugins whose test takes longer pass it", "[plugin_test][.slow]") {
   passes("precision/precision");
   passes("optim/adamw8bit");
-  passes("mamba/mamba", {}, {"it fills parameters"});
+  // Ranks that divide a norm alone have its parts.
+  passes("mamba/mamba", {}, {"it fills parameters", "eng.mamba.gated_norm_part", "eng.mamba.gated_squares"});
   passes("moe/moe");
   passes("mpi/mpi", {}, {"they are collectives"});
 }
