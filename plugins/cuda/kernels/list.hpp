@@ -19,12 +19,13 @@ void add_packed(List& list);
 void add_product(List& list);
 void add_sequence(List& list);
 void add_step(List& list);
+void add_vocabulary(List& list);
 
 inline const List& kernels() {
   static const List all = [] {
     List list;
     for (auto* add : {add_attention, add_cross_entropy, add_elementwise, add_layout, add_norm, add_optimizer,
-                      add_packed, add_product, add_sequence, add_step})
+                      add_packed, add_product, add_sequence, add_step, add_vocabulary})
       add(list);
     return list;
   }();

@@ -2,22 +2,26 @@
 // Ops that depend on tokens and positions: embedding, positions, rope, dropout, init, and the gradients.
 #include "../../common/cuda/glue.hpp"
 #include "../../common/philox.hpp"
+#include "engine/ops_parallel.h"
 #include "list.hpp"
 #include "sequence.cuh"
 
 namespace cuda {
 namespace sequence {
 
-template <class T>
+// `part`: of a table with the rows of `rows` tokens, from `first` on; 0 for others.
+template <class T, bool part>
 struct EmbeddingOf {
   const int32_t* tokens;
   const T* table;
   T* y;
-  int64_t columns;
+  int64_t columns, first, rows;
   static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t row, int64_t column) const {
-    store_pack(y + row * columns + column, load_pack<W>(table + tokens[row] * columns + column));
+    const int64_t own = tokens[row] - first;
+    const bool here = !part || (own >= 0 && own < rows);
+    store_pack(y + row * columns + column, here ? load_pack<W>(table + own * columns + column) : Pack<T, W>{});
   }
 };
 
@@ -96,34 +100,48 @@ void launch_embedding_grad(int64_t rows, cudaStream_t queue, const int32_t* toke
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
-struct Embedding {
-  static constexpr const char* op = ENG_OP_EMBEDDING;
+// The first token that has a row.
+template <bool part>
+struct First {
+  int64_t first;
+  explicit First(const Call& c) : first(part ? c.integer("first") : 0) {
+    need(first >= 0, "first must not be negative");
+  }
+};
+
+template <bool part>
+struct Embedding : First<part> {
+  using First<part>::First;
+  static constexpr const char* op = part ? ENG_OP_EMBEDDING_PART : ENG_OP_EMBEDDING;
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1), need_type(c.in[0], ENG_I32, "tokens"), need_float(c.in[1], "the table");
-    need_tensor(c.out[0], c.in[1].dtype, elements(c.in[0]) * columns(c.in[1]), "y");
+    need_tensor(c.out[0], c.in[1].dtype, elements(c.in[0]) * columns(c.in[1]), "y"), (void)First<part>(c);
   }
-  static void run(const Call& c, const Args& a, cudaStream_t queue) {
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
     const int64_t n_columns = columns(c.in[1]);
     by_type(c.in[1].dtype, [&]<class T>(T) {
-      launch_rows(elements(c.in[0]), n_columns, queue,
-                  EmbeddingOf<T>{a.in<int32_t>(0), a.in<T>(1), a.out<T>(0), n_columns});
+      launch_rows(
+          elements(c.in[0]), n_columns, queue,
+          EmbeddingOf<T, part>{a.in<int32_t>(0), a.in<T>(1), a.out<T>(0), n_columns, this->first, rows(c.in[1])});
     });
   }
 };
 
-struct EmbeddingGrad {
-  static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
+template <bool part>
+struct EmbeddingGrad : First<part> {
+  using First<part>::First;
+  static constexpr const char* op = part ? ENG_OP_EMBEDDING_PART_GRAD : ENG_OP_EMBEDDING_GRAD;
   static void check(const Call& c) {
     need_counts(c, 2, 3, 1, 1), need_type(c.in[0], ENG_I32, "tokens"), need_float(c.in[1], "dy");
     need_size(c.in[1], elements(c.in[0]) * columns(c.out[0]), "dy");
-    need_sum(c, c.in[1].dtype, 0, "the gradient", 2);
+    need_sum(c, c.in[1].dtype, 0, "the gradient", 2), (void)First<part>(c);
     need(c.out[0].ndim == 2 && c.out[0].dims[0] == c.integer("rows") && c.out[0].dims[0] < int64_t{1} << 31,
          "dtable must be (rows, H)");
   }
-  static void run(const Call& c, const Args& a, cudaStream_t queue) {
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
     by_types(c.in[1].dtype, c.out[0].dtype, [&]<class T, class S>(T, S) {
       launch_embedding_grad(rows(c.out[0]), queue, a.in<int32_t>(0), elements(c.in[0]), a.in<T>(1), a.in<S>(2),
-                            a.out<S>(0), columns(c.out[0]), 0);
+                            a.out<S>(0), columns(c.out[0]), -this->first);
     });
   }
 };
@@ -282,7 +300,8 @@ struct Init {
 
 void add_sequence(List& list) {
   using namespace sequence;
-  list.insert(list.end(), {&kernel<Embedding>, &kernel<EmbeddingGrad>, &kernel<Positions>, &kernel<PositionsGrad>,
+  list.insert(list.end(), {&kernel<Embedding<false>>, &kernel<EmbeddingGrad<false>>, &kernel<Embedding<true>>,
+                           &kernel<EmbeddingGrad<true>>, &kernel<Positions>, &kernel<PositionsGrad>,
                            &kernel<Rope<false>>, &kernel<Rope<true>>, &kernel<Dropout>, &kernel<Init<Fill::constant>>,
                            &kernel<Init<Fill::normal>>, &kernel<Init<Fill::uniform>>});
 }

@@ -55,6 +55,7 @@ FUSED = {  # why it has fused multiply-adds
     "product::multiply": "products",
     "sequence::FillOf": "logarithms, cos and sin",
     "step::sum_squares": "the op's formula: sums of squares",
+    "vocabulary::LossOf": "exponentials, a logarithm",
 }
 TENSOR_CORES = ("HMMA", "HGMMA", "UTCHMMA", "IMMA")
 FLOAT = r"(?:\.(?:ftz|sat))*\.(?:f32|f64|f16|f16x2|bf16|bf16x2)\b"
