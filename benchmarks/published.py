@@ -135,8 +135,6 @@ RUNS = [
 
 # Runs that the estimate misses by more, and why, as far as that is known.
 MISSES = {
-    "LLaMA 3 8B, tensor 8, 12 x 8192": "no kernels for GPUs divide the head, so that each of the 8 ranks computes all of "
-    "it: a third of its work; torchtitan divides it",
     "GPT 22B, tensor 8, all recomputed": "not known; the same model with `sequence` is met",
 }
 

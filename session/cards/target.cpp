@@ -177,6 +177,10 @@ Target make_target(const Config& config, const Registry& registry, std::optional
   return target;
 }
 
+bool divides_vocabulary(const Target& target) {
+  return target.host_memory() || target.device == cuda;
+}
+
 DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator) {
   DeviceTraits traits;
   traits.discrete = !target.host_memory();

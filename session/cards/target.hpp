@@ -53,6 +53,9 @@ void need_op_kernels(const Registry& registry, const Model& model, const Target&
 // architecture that is older than the kernels of its device.
 Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,
                    uint32_t ranks);
+// True if the device has kernels for parts of a vocabulary (engine/ops_parallel.h): one whose memory is the host's,
+// and that of the engine's cards, whether its plugin is here or not.
+bool divides_vocabulary(const Target& target);
 // The properties of the target that a plan depends on; `communicator`: flags of the communicator's table, if it is
 // installed.
 DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator);

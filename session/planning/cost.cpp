@@ -6,6 +6,7 @@
 #include "core/tensor/dtype.hpp"
 #include "engine/ops_attention.h"
 #include "engine/ops_fp8.h"
+#include "engine/ops_parallel.h"
 #include "engine/ops_softcap.h"
 #include "session/model/fp8.hpp"
 
@@ -46,15 +47,16 @@ double elements(const eng_desc& desc) {
 }
 
 // Seconds of passes over what is neither input nor output, which come before or after the products
-// (plugins/cuda/kernels/cross_entropy.cu, plugins/transform/cuda/product.cu).
+// (plugins/cuda/kernels/cross_entropy.cuh, plugins/transform/cuda/product.cu).
 double passes(const Call& call, const Machine& m) {
-  const bool gradient = is(call, ENG_OP_CROSS_ENTROPY_GRAD) || is(call, ENG_OP_CAPPED_CROSS_ENTROPY_GRAD) ||
+  const bool part = is(call, ENG_OP_VOCABULARY_GRAD);  // which knows the sum
+  const bool gradient = part || is(call, ENG_OP_CROSS_ENTROPY_GRAD) || is(call, ENG_OP_CAPPED_CROSS_ENTROPY_GRAD) ||
                         is(call, ENG_OP_LABEL_LOGPROB_GRAD);
   if (gradient || is(call, ENG_OP_CROSS_ENTROPY) || is(call, ENG_OP_CAPPED_CROSS_ENTROPY) ||
-      is(call, ENG_OP_LABEL_LOGPROB)) {
+      is(call, ENG_OP_LABEL_LOGPROB) || is(call, ENG_OP_VOCABULARY_SCORES)) {
     // Logits in f32: read for the sum of a row, and again for the gradient, which is written.
     const double logits = elements(call.in[2]) * static_cast<double>(call.in[1].dims[0]);
-    return pass(logits * (gradient ? 8 + dtype_size(call.in[0].dtype) : 4), m);
+    return pass(logits * (gradient ? (part ? 4 : 8) + dtype_size(call.in[0].dtype) : 4), m);
   }
   if (!in_fp8(*call.op)) return 0;
   double seconds = m.launch;                                  // the scales

@@ -128,8 +128,8 @@ TEST_CASE("a vocabulary that ranks do not divide stays whole, and is named", "[r
   Scratch scratch;
   scratch.config();
   scratch.write("divided.toml", sizes);
-  const auto plan = [&](const char* rows) {
-    const Result result = engine(scratch, {"plan", "divided.toml", "parallel.tensor=2", rows});
+  const auto plan = [&](const char* rows, const char* device = "device.threads=1") {
+    const Result result = engine(scratch, {"plan", "divided.toml", "parallel.tensor=2", rows, device});
     INFO(result.err);
     REQUIRE(result.exit == 0);
     return result.out + result.err;
@@ -140,6 +140,9 @@ TEST_CASE("a vocabulary that ranks do not divide stays whole, and is named", "[r
   const std::string even = plan("model.vocab_size=256");
   CHECK_FALSE(has(even, "whole"));
   CHECK(has(even, "2 ranks divide 16 of 21 tensors"));
+  const std::string described = plan("model.vocab_size=256", "device.describe=h200");
+  CHECK_FALSE(has(described, "whole"));
+  CHECK(has(described, "2 ranks divide 16 of 21 tensors"));
 }
 
 TEST_CASE("ranks that the degree does not divide are refused before they start", "[ranks]") {

@@ -65,11 +65,13 @@ def barriers():
     out = []
     for unit in UNITS:
         for source in unit.sources():
-            text = without_comments(source.read_text())
-            files = [(source, None)] + [(h, text) for h in sorted(headers(source)) if h.suffix == ".cuh"]
+            included = sorted(headers(source))
+            own = [source] + [h for h in included if h.parent == source.parent]
+            text = "".join(without_comments(f.read_text()) for f in own)
+            files = [(source, None)] + [(h, text) for h in included if h.suffix == ".cuh"]
             for path, caller in files:
                 for function, number, begin, end in in_file(path):
-                    # A shared function counts if the source names it; one of a unit's own header always does.
+                    # A shared function counts if the source or a header beside it names it; one of such a header always does.
                     if caller is None or path.parent == source.parent or re.search(rf"\b{function}\b", caller):
                         out.append(Barrier(unit.name, str(source.relative_to(ROOT)), str(path.relative_to(ROOT)), function,
                                            number, begin, end))

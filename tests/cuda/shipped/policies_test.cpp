@@ -88,6 +88,24 @@ TEST_CASE("software CUDA runtime and NCCL (CPU): two ranks have the losses of th
   check_equal(scratch, "zero3", "none");
 }
 
+TEST_CASE("software CUDA runtime and NCCL (CPU): ranks that divide a model and its vocabulary have the losses of one") {
+  const Args model = GENERATE(Args{}, with(opt, {"loss.z_loss=1e-2", "parallel.sequence=true", "zero.plugin=none"}));
+  Scratch scratch;
+  scratch.config();
+  Args whole = with(short_run, model);
+  whole.erase(std::remove(whole.begin(), whole.end(), "parallel.sequence=true"), whole.end());
+  train(scratch, "one", 1, whole);
+  train(scratch, "divided", 2, with(with(short_run, {"parallel.tensor=2"}), model));
+  for (const char* key : {"loss", "grad_norm"}) check_close(scratch / "divided", scratch / "one", key);
+  const std::string on_cpu =
+      engine(scratch, with(with({"plan", "config.toml", "parallel.tensor=2"}, small), model)).out;
+  const size_t at = on_cpu.find("  parallel  ");
+  REQUIRE(at != std::string::npos);  // as many tensors are divided
+  CHECK(has(read(scratch / "divided" / "plan.txt"), on_cpu.substr(at, on_cpu.find('\n', at) - at)));
+  train(scratch, "again", 2, with(with(short_run, {"parallel.tensor=2"}), model), "2");
+  check_equal(scratch, "again", "divided");
+}
+
 // As launchers do that give each rank one GPU: `gpus[r]` is what rank r sees.
 Result started_apart(const Scratch& scratch, const std::string& out, const std::vector<std::string>& gpus) {
   Limits limits = software();
