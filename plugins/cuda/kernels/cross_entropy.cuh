@@ -26,8 +26,8 @@ struct Asked {
   const float* scalars = nullptr;    // of the step: the gradient of losses is wanted, weighted by `loss` and `z`
   const float* dlogprobs = nullptr;  // the gradient of log-probabilities is wanted
   float loss = 0, z = 0, cap = 0;    // of the call; logits are cap * tanh(x / cap), or x if cap is 0
-  // Of a part of a vocabulary of `whole` ids, from `own` on: losses become lse, squares the label's logits, unless lse
-  // of the whole are given, for the gradient.
+  // The ids from `own` on are a part of `whole`: losses become lse, squares the label's logits, unless lse of the whole
+  // are given, for the gradient.
   int64_t own = 0, whole = 0;
   const float* lse = nullptr;
 

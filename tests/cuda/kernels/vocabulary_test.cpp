@@ -130,6 +130,17 @@ TEST_CASE("emulated cuda: parts of a vocabulary with products of a library, in c
   }
 }
 
+TEST_CASE("emulated cuda: the loss of parts of a vocabulary, of more tokens than are summed at once") {
+  Random random(35);
+  constexpr int64_t members = 3, n = 1100;
+  const eng_desc one = desc(ENG_F32, {1}), lse = desc(ENG_F32, {1, n});
+  check_close({ENG_OP_VOCABULARY_LOSS,
+               {random_normal(random, ENG_F32, {members * 2 * n}), random_ints(random, {1, n}, 0, 4)},
+               {one, lse, one},
+               {whole("members", members), real("z_loss", 0.5)}},
+              1e-5);
+}
+
 TEST_CASE("emulated cuda: the embedding of a part of a vocabulary") {
   const int32_t type = GENERATE(from_range(types_of_long_cases()));
   Random random(33);
