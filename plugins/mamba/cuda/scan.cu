@@ -48,14 +48,12 @@ __global__ void __launch_bounds__(scan_block, 4) scan(ScanOf<T> p, T* y, float* 
           load<lane_states>(me.bc + (k + i) * me.width + me.first, b_t);
           if (pass != Pass::ends) load<lane_states>(me.bc + (k + i) * me.width + me.half + me.first, c_t);
           sum[i] = 0, all_steps += by;
-          ENG_UNROLL
           for (int n = 0; n < lane_states; ++n) {
             h[n] = fmaf(exp2_approx(by * rate[n]), h[n], in * b_t[n]);
             sum[i] = fmaf(c_t[n], h[n], sum[i]);
           }
         }
         if constexpr (pass != Pass::ends) {
-          ENG_UNROLL
           for (int i = 0; i < count; ++i) {
             const float all = sum_of_lanes<lanes>(sum[i]);
             if (me.lane == 0) me.own[me.at(Rows::sums, k + i)] = all;
@@ -83,7 +81,6 @@ __global__ void __launch_bounds__(scan_block, 4) scan(ScanOf<T> p, T* y, float* 
         cut |= begins;
         for (int k = 0; k < count;) {
           if (begins >> k & 1) {
-            ENG_UNROLL
             for (int n = 0; n < lane_states; ++n) h[n] = 0;
           }
           if (pass == Pass::whole && k == 0 && first % chunk == 0) me.store(h, kept, kept_row(first / chunk));
@@ -105,7 +102,7 @@ __global__ void __launch_bounds__(scan_block, 4) scan(ScanOf<T> p, T* y, float* 
         }
       }
       if (pass != Pass::whole) me.store(h, kept, kept_row((q + 1) * s.span));
-      if (pass == Pass::ends && me.there && me.lane == 0)
+      if (pass == Pass::ends && me.e < s.channels && me.lane == 0)
         steps[(b * s.spans + q + 1) * s.channels + me.e] = cut ? cut_span : all_steps;
     }
 }

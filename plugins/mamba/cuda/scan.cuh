@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Common parts of selective_scan, its gradient and its step. Tokens follow one another in a thread, whose registers
-// hold four states of its channel; neighbouring lanes, a power of two, share a channel. What does not depend on the
-// states, the threads of a block compute together, once for each token and channel.
+// hold four states of its channel, or of each of two; neighbouring lanes, a power of two, share a channel. What does
+// not depend on the states, the threads of a block compute together, once for each token and channel.
 //
 // If that gives too few blocks to fill the GPU, sequences are cut into spans of whole chunks, which go side by side:
 // first each span alone, for what it adds to the states after it; then what the spans hand on, one after another; then
@@ -15,15 +15,15 @@ namespace on_cuda {
 
 constexpr int scan_block = 128, scan_tile = 16;  // threads; tokens whose B and C are in shared memory at once
 constexpr int most_states = 64, lane_states = 4;
-constexpr int64_t enough_blocks = 2,
-                  filling_blocks = 4;  // for each processor: sequences are not cut; what cutting aims at
+// For each processor, if a lane has one channel: sequences are not cut; what cutting aims at.
+constexpr int64_t enough_blocks = 2, filling_blocks = 4;
 
 struct ScanSizes : Sequences {
   int64_t chunks, span, spans;  // span: chunks of one
-  int states, lanes;            // lanes that share a channel
+  int states, lanes, at_once;   // lanes that share a channel; channels of a block
   // Index of an element of the gate: the last E columns of a token.
   __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const { return wide_at(b, t, stride - channels + e); }
-  __host__ __device__ int64_t groups() const { return (channels * lanes + scan_block - 1) / scan_block; }
+  __host__ __device__ int64_t groups() const { return (channels + at_once - 1) / at_once; }
   // At most so many, each with as many groups, or one less.
   int64_t blocks(int64_t most) const {
     const int64_t each = (groups() + most - 1) / most;
@@ -48,10 +48,11 @@ template <bool packed, int count, int width, class T, class Also>
 __device__ __forceinline__ unsigned load_tile(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, float* tile,
                                               Also also) {
   const int thread = static_cast<int>(threadIdx.x), column = thread % width, n = column % (width / 2);
-  const int64_t row = 2 * p.s.states, left = n < p.s.states ? end - first : 0;
+  const int row = 2 * p.s.states,
+            left = n < p.s.states ? static_cast<int>(end - first < count ? end - first : count) : 0;
   const T* from = p.bc + (b * p.s.tokens + first + thread / width) * row + (column < width / 2 ? n : p.s.states + n);
   __syncthreads();
-  ENG_UNROLL
+  ENG_UNROLL_BY(16)
   for (int step = 0; step < count; step += scan_block / width, from += scan_block / width * row) {
     const int k = step + thread / width;
     if (count % (scan_block / width) == 0 || k < count) tile[k * width + column] = k < left ? value(*from) : 0.0f;
@@ -64,7 +65,6 @@ __device__ __forceinline__ unsigned load_tile(const ScanOf<T>& p, int64_t b, int
 // The sum over the lanes of a channel, to all of them.
 template <int lanes>
 __device__ __forceinline__ float sum_of_lanes(float x) {
-  ENG_UNROLL
   for (int by = lanes / 2; by > 0; by /= 2) x += __shfl_xor_sync(0xffffffffu, x, by);
   return x;
 }
@@ -74,67 +74,71 @@ __device__ __forceinline__ float rate_of(float a_log) {
   return -1.44269504f * expf(a_log);
 }
 
-// Place of a thread: one of the lanes of a channel, with states first .. first + lane_states - 1.
-template <int lanes>
+// Place of a thread: one of the lanes of `own` channels from e on, of each with states first .. first + lane_states
+// - 1. Values of all its states: of state n of channel e + c at c * lane_states + n.
+template <int lanes, int own = 1>
 struct Place {
+  static constexpr int count = own * lane_states;
   const ScanSizes& s;
   int64_t e;
   int lane, first;
-  bool there;
   __device__ explicit Place(const ScanSizes& sizes, int64_t group) : s(sizes) {
     const int64_t at = group * scan_block + threadIdx.x;
-    e = at / lanes, lane = static_cast<int>(at % lanes), first = lane * lane_states;
-    there = e < s.channels;
-    if (!there) e = s.channels - 1;  // it may read that one's tokens
+    e = at / lanes * own, lane = static_cast<int>(at % lanes), first = lane * lane_states;
   }
-  // True if the channel has state n of this lane.
-  __device__ bool has(int n) const { return first + n < s.states; }
-  // Its states in row `row` of (.., N, E); those that the channel does not have are 0.
-  __device__ void load(const float* states, int64_t row, float (&to)[lane_states]) const {
-    ENG_UNROLL
-    for (int n = 0; n < lane_states; ++n) to[n] = has(n) ? states[(row * s.states + first + n) * s.channels + e] : 0.0f;
+  // True if there is such a channel, and it has such a state.
+  __device__ bool has(int i) const { return e + i / lane_states < s.channels && first + i % lane_states < s.states; }
+  __device__ int64_t index(int64_t row, int i) const {
+    return (row * s.states + first + i % lane_states) * s.channels + e + i / lane_states;
   }
-  __device__ void store(const float (&from)[lane_states], float* states, int64_t row) const {
-    ENG_UNROLL
-    for (int n = 0; n < lane_states; ++n)
-      if (there && has(n)) states[(row * s.states + first + n) * s.channels + e] = from[n];
+  // Its states in row `row` of (.., N, E); those that are not there are 0.
+  __device__ void load(const float* states, int64_t row, float (&to)[count]) const {
+    for (int i = 0; i < count; ++i) to[i] = has(i) ? states[index(row, i)] : 0.0f;
   }
-  __device__ void load_rates(const float* a_log, float (&rate)[lane_states]) const {
-    ENG_UNROLL
-    for (int n = 0; n < lane_states; ++n) rate[n] = has(n) ? rate_of(a_log[e * s.states + first + n]) : 0.0f;
+  __device__ void store(const float (&from)[count], float* states, int64_t row) const {
+    for (int i = 0; i < count; ++i)
+      if (has(i)) states[index(row, i)] = from[i];
+  }
+  __device__ void load_rates(const float* a_log, float (&rate)[count]) const {
+    for (int i = 0; i < count; ++i)
+      rate[i] = has(i) ? rate_of(a_log[(e + i / lane_states) * s.states + first + i % lane_states]) : 0.0f;
   }
 };
 
 // Place of a thread of a block that goes on by `tokens` tokens at a time. `bc`: rows of [B | C] of these tokens.
 // `rows`: rows of the block's channels, one for each token and each of what the threads compute together.
-template <int lanes, int tokens>
-struct Lane : Place<lanes> {
-  static constexpr int channels = scan_block / lanes, half = lane_states * lanes, width = 2 * half;
-  float *bc, *rows, *own;   // own: `rows` from its channel on
-  int column, token, of_e;  // of what it computes for the block
+template <int lanes, int tokens, int own_channels = 1>
+struct Lane : Place<lanes, own_channels> {
+  static constexpr int channels = scan_block / lanes * own_channels, half = lane_states * lanes, width = 2 * half;
+  static constexpr int apart = scan_block / channels;  // of the tokens that it computes something of
+  float *bc, *rows, *own;                              // own: `rows` from its channel on
+  int column, token, of_e;                             // of what it computes for the block
   float bias;
   template <class T>
   __device__ Lane(const ScanOf<T>& p, int64_t group, float* to_bc, float* to_rows)
-      : Place<lanes>(p.s, group), bc(to_bc), rows(to_rows) {
+      : Place<lanes, own_channels>(p.s, group), bc(to_bc), rows(to_rows) {
     const int thread = static_cast<int>(threadIdx.x);
     column = thread % channels, token = thread / channels, of_e = static_cast<int>(group) * channels + column;
     bias = of_e < p.s.channels ? p.dt_bias[of_e] : 0.0f;
-    own = rows + thread / lanes;
+    own = rows + thread / lanes * own_channels;
   }
   __device__ static constexpr int at(int row, int k) { return (row * tokens + k) * channels; }
   __device__ float& of_column(int row, int k) const { return rows[at(row, token + k) + column]; }
   // Calls then(k) for each token token + k, of those that this thread computes something of.
   template <class Then>
   __device__ __forceinline__ void each(Then then) const {
-    ENG_UNROLL
-    for (int k = 0; k < tokens; k += lanes)
-      if (lanes <= tokens || token < tokens) then(k);
+    for (int k = 0; k < tokens; k += apart)
+      if (apart <= tokens || token < tokens) then(k);
   }
 };
 
+// Channels of a lane where it may have several.
+template <int lanes>
+constexpr int own_channels = lanes == 2 ? 1 : 2;
 // The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. `cut`: whether
-// sequences may be cut into spans; `most_blocks`: that groups of channels may have.
-inline ScanSizes scan_sizes(const Call& c, size_t u, bool cut, int64_t most_blocks = int64_t{1} << 31) {
+// sequences may be cut into spans; `most_blocks`: that groups of channels may have; `several`: channels in a lane.
+inline ScanSizes scan_sizes(const Call& c, size_t u, bool cut, int64_t most_blocks = int64_t{1} << 31,
+                            bool several = false) {
   need(c.in[u].ndim == 3, "u must be (B, T, E)");
   ScanSizes s{};
   s.batch = c.in[u].dims[0], s.tokens = c.in[u].dims[1], s.channels = c.in[u].dims[2], s.stride = columns(c.in[u + 6]);
@@ -142,7 +146,9 @@ inline ScanSizes scan_sizes(const Call& c, size_t u, bool cut, int64_t most_bloc
   const int64_t states = columns(c.in[u + 2]);
   if (states < 1 || states > most_states) throw Error{ENG_UNSUPPORTED, "computes 1 to 64 states of a channel"};
   s.states = static_cast<int>(states), s.lanes = states <= 8 ? 2 : states <= 16 ? 4 : most_states / lane_states;
-  const int64_t blocks = s.batch * s.blocks(most_blocks), processors = c.parallel;
+  const int own = several && s.lanes > 2 ? 2 : 1;
+  s.at_once = scan_block / s.lanes * own;
+  const int64_t blocks = s.batch * s.blocks(most_blocks) * own, processors = c.parallel;
   if (cut && blocks > 0 && blocks < enough_blocks * processors)
     s.span = (s.chunks * blocks + filling_blocks * processors - 1) / (filling_blocks * processors);
   if (s.span < 1) s.span = 1;

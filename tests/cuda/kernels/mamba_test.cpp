@@ -34,7 +34,7 @@ Use use_of(const Device& on, const char* op, const Tensors& in, const std::vecto
   return {op, in, out, attrs, in_place, &on, &plain()};
 }
 
-const Shape shapes[] = {{1, 1, 1, 1, 4, 1},      {2, 7, 5, 8, 4, 10},          {1, 64, 37, 16, 3, 74},
+const Shape shapes[] = {{1, 1, 1, 1, 4, 1},      {2, 7, 5, 8, 4, 10},          {1, 64, 69, 16, 3, 74},
                         {2, 130, 13, 16, 2, 26}, {1, 140, 9, 64, 4, 9, false}, {1, 75, 70, 21, 4, 140}};
 
 }  // namespace
@@ -184,7 +184,7 @@ TEST_CASE("emulated cuda: nothing passes from a document to the next through con
 }
 
 TEST_CASE("emulated cuda: channels of more groups than blocks of the gradient of selective_scan") {
-  const Shape s{1, 9, 1200, 16, 4, 1200};  // 38 groups of 32 channels for 32 blocks
+  const Shape s{1, 3, 2050, 17, 4, 2050};  // 129 groups of 16 channels for 128 blocks at most
   Random random(3);
   const Tensors in = mamba_test::scan_inputs(random, ENG_F32, s);
   Tensors more = in;
@@ -193,6 +193,20 @@ TEST_CASE("emulated cuda: channels of more groups than blocks of the gradient of
   std::vector<eng_desc> out;
   for (const Tensor& t : in) out.push_back(t.d);
   check_close(use_of(narrow(), SCAN_GRAD, more, out), 4e-5);
+}
+
+TEST_CASE("emulated cuda: spans of several chunks in the gradient of selective_scan") {
+  static const Emulated device("mamba", 2);  // 6 chunks are 3 spans
+  const Shape s{1, 330, 3, 16, 4, 6};
+  Random random(8);
+  const Tensors in = mamba_test::scan_inputs(random, ENG_F32, s);
+  const Tensor dy = normal(random, ENG_F32, {s.B, s.T, s.E});
+  const Use forward = use_of(device, SCAN, in, {dy.d, desc(ENG_F32, {s.B, s.chunks(), s.N, s.E})});
+  Tensors more = in;
+  more.insert(more.begin(), dy), more.push_back(forward.wanted()[1]);
+  std::vector<eng_desc> out;
+  for (const Tensor& t : in) out.push_back(t.d);
+  check_close(use_of(device, SCAN_GRAD, more, out), 4e-5);
 }
 
 TEST_CASE("emulated cuda: steps far outside of the usual range, and NaN, pass through a scan") {
