@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import time
@@ -190,6 +191,20 @@ class SpeedCheck(Check):
             told, numbers = pool.submit(measure_limits, self.env, self.args.software).result()
         self.numbers.update(numbers)
         return told
+
+    def attention(self):
+        """milliseconds of the gradient of attention by own kernels, by those for sm_90 and by cuDNN, and their values"""
+        self.need_kernels()
+        told = []
+        for shape in ("1 2 70 64", "1 1 130 128") if self.args.software else ("4 32 2048 64", "4 16 2048 128"):
+            done = self.run([self.build / "tests/cuda/kernels/tests-cuda-kernels", "speed of the gradient of attention*"],
+                            {"ENG_TEST_SPEED": shape}, 300)
+            rows = re.findall(r"^(\S+) (?:([\d.]+) ms ([\d.e+-]+) apart|refused)", done.stdout, re.M)
+            need([who for who, _, _ in rows] == ["own", "own-wgmma", "cudnn"], f"not the lines that were expected:\n{done.stdout}")
+            self.numbers[shape] = {who: float(ms) if ms else None for who, ms, _ in rows}
+            told.append(" x ".join(shape.split()) + ": " + ", ".join(
+                f"{who} {ms} ms ({apart} apart)" if ms else f"{who} refuses" for who, ms, apart in rows))
+        return "; ".join(told)
 
     def speed(self, row):
         if self.args.software:

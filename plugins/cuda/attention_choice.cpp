@@ -9,7 +9,7 @@ using common::Error;
 using sdpa::Shape;
 
 // Places in eng_device_info.settings.
-constexpr size_t who_setting = 1, cap_setting = 2;
+constexpr size_t who_setting = library::attention_setting, cap_setting = 2;
 
 AttentionOptions planned_options(const eng_device_info& info) {
   AttentionOptions out;
@@ -37,7 +37,7 @@ std::string bytes_text(uint64_t n) {
   return text + " bytes";
 }
 
-// A name of the call for the run's choices: "attention backward B T heads kv_heads D bf16".
+// "attention backward B T heads kv_heads D bf16"
 std::string name_of(const Shape& s) {
   std::string text = s.backward ? "attention backward" : "attention forward";
   for (const int64_t n : {s.batch, s.length, s.heads, s.kv_heads, s.size}) text += " " + std::to_string(n);
@@ -71,14 +71,16 @@ void put(const AttentionOptions& options, eng_device_info& info) {
 AttentionChoice choose_attention(const Call& call, bool backward) {
   const AttentionOptions o = planned_options(call.device);
   const Shape s = shape_of(call, backward);
-  if (o.who == AttentionOptions::own || o.version == 0 || s.heads == 0) return {};
+  const bool packed = call.has(backward ? 6 : 3);  // segments are the last input of both
+  const AttentionChoice own{name_of(s) + (packed || call.integer_or("window", 0) ? " bounded" : "")};
+  if (o.who >= AttentionOptions::own || o.version == 0 || s.heads == 0) return own;
   const std::string name = "cuDNN " + sdpa::version_text(o.version),
                     other = "; [device] attention = \"auto\" lets the plugin's own kernel compute it";
   const sdpa::Answer answer = sdpa::answer(s, call.device.arch, o.version);
   std::string why;
   if (call.integer_or("window", 0) != 0 || call.real_or("softcap", 0) != 0)
     why = "cuDNN is not asked for attention within a window or with capped scores" + other;
-  else if (call.has(backward ? 6 : 3))  // segments are the last input of both
+  else if (packed)
     why = "samples are packed, and cuDNN does not compute attention that ends where a document does" + other +
           ", [data] pack = false needs none";
   else if (!(call.real_or("scale", 0) > 0))
@@ -89,9 +91,9 @@ AttentionChoice choose_attention(const Call& call, bool backward) {
     why = name + " needs " + bytes_text(answer.bytes) + " of scratch, and [device] attention_workspace allows " +
           bytes_text(o.cap) + ": " + remedies(s, call.device.arch, o, answer.bytes);
   else
-    return {true, o.who == AttentionOptions::cudnn, answer.bytes, o.version, s};
+    return {own.name, true, o.who == AttentionOptions::cudnn, answer.bytes, o.version, s};
   if (o.who == AttentionOptions::cudnn) throw Error{ENG_UNSUPPORTED, why};
-  return {};
+  return own;
 }
 
 std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what) {
@@ -101,9 +103,9 @@ std::string refusal(const AttentionChoice& choice, uint64_t installed, const std
 
 bool made_by_cudnn(const AttentionChoice& choice, bool own_can, Served& run, const std::function<std::string()>& make,
                    void (*tell)(const std::string&)) {
-  std::string& by = run[name_of(choice.shape)];
+  std::string& by = run[choice.name];
   const std::string own = "own", before = by, planned = sdpa::version_text(choice.version);
-  if (before == own && !choice.strict) return false;
+  if (before.starts_with(own) && !choice.strict) return false;
   try {
     by = make();
     if (!before.empty() && before != by)
@@ -111,7 +113,7 @@ bool made_by_cudnn(const AttentionChoice& choice, bool own_can, Served& run, con
     return true;
   } catch (const Error& e) {
     if (e.status != ENG_UNAVAILABLE) throw;
-    const bool had = !before.empty() && before != own;
+    const bool had = !before.empty() && !before.starts_with(own);
     const std::string install = "install cuDNN " + planned + " (pip install nvidia-cudnn-cu13==" + planned +
                                 ".*; LD_LIBRARY_PATH names its folder if it lies elsewhere)";
     if (choice.strict || had || !own_can)

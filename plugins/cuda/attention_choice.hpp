@@ -8,12 +8,13 @@
 
 #include "../common/call.hpp"
 #include "attention_workspace.hpp"
+#include "kernels/library.hpp"
 
 namespace cuda {
 
 // [device] attention, attention_workspace and cudnn.
 struct AttentionOptions {
-  enum Who : uint64_t { auto_, cudnn, own };
+  enum Who : uint64_t { auto_, cudnn, own, own_wgmma = library::own_wgmma };
   uint64_t who = auto_;
   uint64_t cap = uint64_t{512} << 20;          // bytes: the most scratch of a call
   uint64_t version = sdpa::known_versions[0];  // the cuDNN that the plan counts on
@@ -22,6 +23,7 @@ struct AttentionOptions {
 void put(const AttentionOptions& options, eng_device_info& info);
 
 struct AttentionChoice {
+  std::string name;  // of the call in the run's choices; it ends with " bounded" if there are segments or a window
   bool cudnn = false;
   bool strict = false;   // [device] attention = "cudnn"
   uint64_t bytes = 0;    // of cuDNN's workspace
@@ -35,7 +37,8 @@ AttentionChoice choose_attention(const common::Call& call, bool backward);
 // "the plan counts on cuDNN 9.19.0 and ..., and the installed cuDNN 9.14.0 `what`".
 std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what);
 
-// By call that the plan leaves to cuDNN: "cuDNN 9.19.0" computes it, or "own" kernels do. A run keeps it (choices.cpp).
+// By call that the plan leaves to cuDNN, or that was measured: "cuDNN 9.19.0" computes it, or "own" kernels do, or "own
+// wgmma". A run keeps it (choices.cpp).
 using Served = std::map<std::string, std::string>;
 // Makes cuDNN's kernel by `make`, which returns "cuDNN 9.19.0" or throws Error(ENG_UNAVAILABLE) if the installed cuDNN
 // does not serve the call. False: the plugin's own kernel computes it, as it did in the run so far, or since cuDNN does

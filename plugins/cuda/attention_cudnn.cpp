@@ -8,6 +8,7 @@
 #include "../common/kernel.hpp"
 #include "attention_choice.hpp"
 #include "attention_graph.hpp"
+#include "attention_measure.hpp"
 #include "device.hpp"
 #include "engine/ops_attention.h"
 
@@ -68,12 +69,6 @@ struct ByCudnn {
   };
 };
 
-// The state or record of a kernel: of one for cuDNN, or of the plugin's own.
-struct Made {
-  const eng_kernel* by;
-  void* what = nullptr;
-};
-
 eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* scratch, void** out, eng_error* sink) {
   const Made& s = *static_cast<Made*>(state);
   return guarded(sink, [&] {
@@ -119,16 +114,33 @@ struct Dispatcher {
     return guarded(sink, name, [&] {
       of(on).enter();
       const AttentionChoice choice = choose_attention(*c, backward);
-      auto made = std::make_unique<Made>(Made{own});
+      Made made{own};
       const auto make = [&] {
-        *made = {&common::kernel<ByCudnn<backward>>, new typename common::KernelGlue<ByCudnn<backward>>::State(*c, on)};
+        made = {&common::kernel<ByCudnn<backward>>, new typename common::KernelGlue<ByCudnn<backward>>::State(*c, on)};
         return "cuDNN " + sdpa::version_text(sdpa::loaded_version());
       };
       uint64_t bytes = 0;
-      const bool own_can = own->workspace(c, &bytes, nullptr) == ENG_OK,
-                 by_cudnn = choice.cudnn && made_by_cudnn(choice, own_can, of(on).choices.attention, make, tell);
-      const eng_status status = by_cudnn ? ENG_OK : own->prepare(on, c, &made->what, sink);
-      if (status == ENG_OK) *out = made.release();
+      const bool own_can = own->workspace(c, &bytes, nullptr) == ENG_OK;
+      Served& run = of(on).choices.attention;
+      eng_device_info info = Call(*c).device;
+      eng_call wgmma = *c;  // as [device] attention = "own-wgmma" would have it
+      const bool can = own_can && backward && !choice.strict && has_wgmma(*c);
+      info.settings[library::attention_setting] |= library::own_wgmma, wgmma.device = &info;
+      if (can && of(on).choices.measure && !run.contains(choice.name)) {
+        Race race(*c, std::max(bytes, choice.bytes));
+        for (const eng_call* call : {c, static_cast<const eng_call*>(&wgmma)})
+          if (made = {own}; own->prepare(on, call, &made.what, sink) == ENG_OK)
+            race.add(call == c ? "own" : "own wgmma", made, tell);
+        try {
+          if (choice.cudnn) race.add(make(), made, tell);
+        } catch (const Error&) {  // the installed cuDNN does not serve it
+        }
+        run[choice.name] = race.fastest, of(on).cudnn_queue = nullptr, made = {own};
+      }
+      const bool by_wgmma = can && run.contains(choice.name) && run[choice.name] == "own wgmma",
+                 by_cudnn = !by_wgmma && choice.cudnn && made_by_cudnn(choice, own_can, run, make, tell);
+      const eng_status status = by_cudnn ? ENG_OK : own->prepare(on, by_wgmma ? &wgmma : c, &made.what, sink);
+      if (status == ENG_OK) *out = new Made(made);
       return status;
     });
   }

@@ -63,12 +63,9 @@ std::shared_ptr<Attributes> input(fe::graph::Graph& g, int64_t id, const Shape& 
 
 void add_forward(fe::graph::Graph& g, const Shape& s, float scale) {
   const auto q = input(g, 1, s, s.heads), k = input(g, 2, s, s.kv_heads), v = input(g, 3, s, s.kv_heads);
-  const auto [o, lse] = g.sdpa(q, k, v,
-                               fe::graph::SDPA_attributes()
-                                   .set_name("attention")
-                                   .set_generate_stats(true)
-                                   .set_causal_mask(true)
-                                   .set_attn_scale(scale));
+  auto wanted = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
+  wanted.set_causal_mask(true).set_attn_scale(scale);
+  const auto [o, lse] = g.sdpa(q, k, v, wanted);
   describe(*o, 4, s, s.heads).set_output(true);
   describe_lse(*lse, 5, s).set_output(true);
 }
@@ -78,12 +75,9 @@ void add_backward(fe::graph::Graph& g, const Shape& s, float scale, bool linear)
   const auto dout = input(g, 1, s, s.heads), q = input(g, 2, s, s.heads), k = input(g, 3, s, s.kv_heads),
              v = input(g, 4, s, s.kv_heads), o = input(g, 5, s, s.heads);
   Attributes lse;
-  const auto [dq, dk, dv] = g.sdpa_backward(q, k, v, o, dout, g.tensor(describe_lse(lse, 6, s)),
-                                            fe::graph::SDPA_backward_attributes()
-                                                .set_name("attention_grad")
-                                                .set_causal_mask(true)
-                                                .set_attn_scale(scale)
-                                                .set_deterministic_algorithm(!linear));
+  auto wanted = fe::graph::SDPA_backward_attributes().set_name("attention_grad").set_causal_mask(true);
+  wanted.set_attn_scale(scale).set_deterministic_algorithm(!linear);
+  const auto [dq, dk, dv] = g.sdpa_backward(q, k, v, o, dout, g.tensor(describe_lse(lse, 6, s)), wanted);
   describe(*dq, 7, s, s.heads).set_output(true);
   describe(*dk, 8, s, s.kv_heads).set_output(true);
   describe(*dv, 9, s, s.kv_heads).set_output(true);
@@ -132,10 +126,7 @@ Graph::Graph(const Shape& s, double scale, const Place& place, bool linear) : im
     });
     g.set_device_properties(properties);
   }
-  if (s.backward)
-    add_backward(g, s, static_cast<float>(scale), linear);
-  else
-    add_forward(g, s, static_cast<float>(scale));
+  s.backward ? add_backward(g, s, static_cast<float>(scale), linear) : add_forward(g, s, static_cast<float>(scale));
   ask("refuses the shape", [&] { return g.validate(); });
   ask("refuses the graph", [&] { return g.build_operation_graph(handle); });
   ask("has no engine", [&] {

@@ -103,6 +103,22 @@ bool from_hexadecimal(const std::string& text, cublasLtMatmulAlgo_t& algorithm) 
   return true;
 }
 
+struct ProductTrial : Trial {
+  Operands o{};
+  void* scratch = nullptr;
+  ProductTrial(const Product& p, uint64_t bytes) {
+    const auto size = [](int32_t type) { return int64_t{type == ENG_F32 ? 4 : 2}; };
+    const int64_t of_a = p.a_stride ? p.a_stride * (p.ta ? p.k : p.m) : p.m * p.k;
+    o.a = room(of_a * size(p.type)), o.b = room(p.k * p.n * size(p.type));
+    o.c = room(p.m * (p.c_stride ? p.c_stride : p.n) * size(p.result));
+    if (p.add) o.acc = o.c;
+    if (p.bias) o.bias = room(p.n * size(p.type));
+    if (p.epilogue != Epilogue::none) o.mask = room(p.m * eng_relu_mask_bytes(p.n));
+    if (p.sums) o.sums = room(p.n * size(p.sums));
+    if (bytes) scratch = room(static_cast<int64_t>(bytes));
+  }
+};
+
 class Chosen final : public library::Algorithm {
  public:
   Chosen(Device& device, const Product& p, uint64_t scratch)
@@ -156,13 +172,12 @@ class Chosen final : public library::Algorithm {
 
   // Measured in memory of its own: the arenas are allocated later.
   cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& allowed) const {
-    const Trial trial(p_, limits_.scratch);
+    const ProductTrial trial(p_, limits_.scratch);
     const cublasLtMatmulAlgo_t* best = &allowed[0];
     float least = 0;
     for (const cublasLtMatmulAlgo_t& one : allowed) {
-      const std::optional<float> time = trial.time([&](const Operands& o, void* scratch, cudaStream_t queue) {
-        return multiply(o, one, scratch, queue) == CUBLAS_STATUS_SUCCESS;
-      });
+      const std::optional<float> time = trial.time(
+          [&](cudaStream_t queue) { return multiply(trial.o, one, trial.scratch, queue) == CUBLAS_STATUS_SUCCESS; });
       if (time && (least == 0 || *time < least)) best = &one, least = *time;
     }
     return *best;

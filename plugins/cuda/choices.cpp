@@ -40,7 +40,11 @@ eng_status choose(void* self, const char* text, uint64_t size, eng_error* sink) 
       else if (!std::exchange(where, line).empty())
         throw Error{ENG_INVALID, "a line of the measured algorithms lacks ` = `: " + line};
     }
-    if (device.options.attention.who == AttentionOptions::own) taken.attention.clear();
+    // If own kernels are asked for, earlier choices are void, but for what was measured of these kernels.
+    std::erase_if(taken.attention, [&, who = device.options.attention.who](const auto& one) {
+      const bool measured = who == AttentionOptions::own && device.options.tune && !one.second.starts_with("cuDNN");
+      return who >= AttentionOptions::own && !measured;
+    });
     const std::string here = measured_on(device);
     if (!device.options.tune)
       taken.algorithms.clear();

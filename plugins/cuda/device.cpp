@@ -67,9 +67,9 @@ Options options_of(const eng_options* given) {
   out.workspace = number("workspace", 32 << 20, 0, "0 or more bytes");
   out.loss_chunk = number("loss_chunk", library::usual_loss_chunk, 1, "1 token or more");
   const std::string who = text("attention"), cudnn = text("cudnn");
-  out.attention.who = who == "own"     ? AttentionOptions::own
-                      : who == "cudnn" ? AttentionOptions::cudnn
-                                       : AttentionOptions::auto_;
+  constexpr std::string_view asked[] = {"auto", "cudnn", "own", "own-wgmma"};
+  for (uint64_t k = 0; k < std::size(asked); ++k)
+    if (who == asked[k]) out.attention.who = k;
   out.attention.cap = number("attention_workspace", 512 << 20, 0, "0 or more bytes");
   if (!cudnn.empty()) out.attention.version = sdpa::known_version(cudnn);
   if (out.attention.version == 0)

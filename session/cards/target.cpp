@@ -163,7 +163,7 @@ Target make_target(const Config& config, const Registry& registry, std::optional
   if (!target.host_memory() && !target.card) target.host_bytes = room_here().memory;
   if (kernels && device.has("attention_workspace"))
     target.attention_workspace = static_cast<uint64_t>(device.integer("attention_workspace"));
-  target.own_attention = kernels && device.has("attention") && device.string("attention") == "own";
+  target.own_attention = kernels && device.has("attention") && device.string("attention").starts_with("own");
   const Section& host = config.section("host");
   if (host.has("memory_bandwidth")) target.host_bandwidth = host.number("memory_bandwidth");
   if (host.has("memory")) {

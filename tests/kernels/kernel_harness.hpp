@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -173,6 +174,10 @@ class Device {
     const eng_exec exec = {sizeof(eng_exec), 0, queue_};
     sink.check(kernel->launch(record, &exec, sink.get()));
     sink.check(device->sync(self_, nullptr, sink.get()));
+    const auto begin = std::chrono::steady_clock::now();
+    for (int k = 0; k < timed; ++k) sink.check(kernel->launch(record, &exec, sink.get()));
+    if (timed) sink.check(device->sync(self_, nullptr, sink.get()));
+    if (timed) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / timed;
     const char* from = static_cast<const char*>(room_);
     for (const auto& [memory, tensor] : apart) {
       const uint64_t skip = tensor ? 0 : memory->size();  // of the workspace, its guard
@@ -190,6 +195,8 @@ class Device {
   const eng_device* device = nullptr;
   const eng_kernels* kernels = nullptr;
   eng_device_info info{};
+  int timed = 0;               // launches more of each run, whose time is measured
+  mutable double seconds = 0;  // of one of these, the last time
 
  private:
   static DLTensor* view(Tensor& t, DLTensor& v) {

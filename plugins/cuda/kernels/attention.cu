@@ -4,6 +4,7 @@
 // row lie in shared memory. No atomics: dk and dv are summed by query heads, then by queries in their order.
 #include "attention.hpp"
 
+#include "library.hpp"
 #include "list.hpp"
 
 namespace cuda {
@@ -132,19 +133,11 @@ Heads heads_of(const Call& c, size_t at, size_t cache) {
   need(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && columns(c.in[at]) % heads == 0,
        "heads must be a multiple of kv_heads, and divide the columns of q");
   const int64_t window = c.integer_or("window", 0), all = c.in[cache].dims[1];
-  const double scale = c.real("scale"), cap = c.real_or("softcap", 0);
+  const double scale = c.real("scale"), cap = c.real_or("softcap", 0), within = cap > 0 ? scale / cap : 0;
   need(window >= 0, "window must be at least 0");
   need(cap >= 0 && cap <= 3e38, "softcap must be at least 0, and finite");
-  const Heads s{c.in[at].dims[0],
-                c.in[at].dims[1],
-                heads,
-                kv_heads,
-                columns(c.in[at]) / heads,
-                all,
-                static_cast<float>(scale),
-                window < all ? window : 0,
-                static_cast<float>(cap),
-                static_cast<float>(cap > 0 ? scale / cap : 0)};
+  const int64_t *const dims = c.in[at].dims, size = dims[2] / heads, seen = window < all ? window : 0;
+  const Heads s{dims[0], dims[1], heads, kv_heads, size, all, float(scale), seen, float(cap), float(within)};
   for (size_t k : {at + 1, at + 2}) need_size(c.in[k], s.batch * s.length * kv_heads * s.size, "k or v");
   need_size(c.in[cache], s.batch * s.keys * kv_heads * s.size, "the keys");
   return s;
@@ -203,6 +196,7 @@ struct AttentionGrad {
   int32_t type;
   Heads s;
   const Tiling* tiling;
+  bool wgmma;
   static void check(const Call& c) {
     need_counts(c, segments, segments + 1, 3, 3);
     const Heads s = heads_of(c, 1, 2);
@@ -221,7 +215,9 @@ struct AttentionGrad {
     return static_cast<uint64_t>(s.batch * s.heads * s.length) * sizeof(float) +
            static_cast<uint64_t>(bounds) * sizeof(int32_t);
   }
-  explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)), tiling(choose(s, type)) {}
+  explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)), tiling(choose(s, type)) {
+    wgmma = c.device.settings[library::attention_setting] % 4 == library::own_wgmma && has_wgmma(c);
+  }
   void run(const Args& a, cudaStream_t stream) const {
     const int64_t rows = s.batch * s.length;
     float* const deltas = a.scratch<float>();
@@ -234,7 +230,10 @@ struct AttentionGrad {
     by_type(type, [&]<class T>(T) {
       const Grad<T> p{a.in<T>(0), a.in<T>(1),  a.in<T>(2),  a.in<T>(3),  a.in<T>(4), a.in<float>(5),
                       deltas,     a.out<T>(0), a.out<T>(1), a.out<T>(2), starts,     ends};
-      if (tiling) return grad_query_tiled(s, *tiling, p, stream), grad_key_tiled(s, *tiling, p, stream);
+      if (tiling) grad_query_tiled(s, *tiling, p, wgmma, stream);
+      if constexpr (sizeof(T) == 2)
+        if (wgmma) return grad_wgmma(s, p, stream);
+      if (tiling) return grad_key_tiled(s, *tiling, p, stream);
       launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p);
       launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, p);
     });
@@ -272,6 +271,12 @@ struct AttentionStep {
 };
 
 }  // namespace attention
+
+bool has_wgmma(const Call& c) {
+  const attention::Heads s = attention::heads_of(c, 1, 2);
+  const bool fits = c.device.arch == 90 && c.in[1].dtype != ENG_F32 && (s.size == 64 || s.size == 128) && s.cap == 0;
+  return fits && attention::tiling_of(s, c.in[1].dtype);
+}
 
 void add_attention(List& list) {
   using namespace attention;

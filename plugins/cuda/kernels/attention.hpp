@@ -88,13 +88,17 @@ struct Grad {
   T *dq, *dk, *dv;
   const int32_t *starts, *ends;
 };
-// For T = bf16, f16 and float. grad_query_tiled writes deltas and dq; grad_key_tiled reads the deltas.
+// For T = bf16, f16 and float. grad_query_tiled writes deltas and dq, or the deltas alone; the others read the deltas.
 template <class T>
 void forward_tiled(const Heads& s, const Tiling& t, const Forward<T>& p, cudaStream_t stream);
 template <class T>
-void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<T>& p, cudaStream_t stream);
+void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<T>& p, bool deltas_alone, cudaStream_t stream);
 template <class T>
 void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<T>& p, cudaStream_t stream);
+
+// The whole gradient but the deltas, for bf16 and f16, where has_wgmma (list.hpp) says so.
+template <class T>
+void grad_wgmma(const Heads& s, const Grad<T>& p, cudaStream_t stream);
 
 // f.template operator()<t, bounded, capped>() with the tiling, which is one for elements of T, as a constant. Capped
 // scores have bounds, and 16 bits.

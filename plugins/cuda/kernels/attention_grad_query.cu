@@ -95,20 +95,21 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, Grad<T> of) 
 }
 
 template <class T>
-void grad_query_tiled(const Heads& s, const Tiling& tiling, const Grad<T>& p, cudaStream_t stream) {
+void grad_query_tiled(const Heads& s, const Tiling& tiling, const Grad<T>& p, bool deltas_alone, cudaStream_t stream) {
   constexpr unsigned block = 256;
   const int64_t n = s.batch * s.length * s.heads;
   int lanes = 1;
   while (lanes * widest<T> < s.size) lanes *= 2;
   launch<row_deltas<T>>(blocks_for(n * lanes, block), block, 0, stream, s, n, lanes, p.dout, p.o, p.deltas);
+  if (deltas_alone) return;
   by_tiling<T>(tiling, p.starts, s.cap != 0, [&]<Tiling t, bool bounded, bool capped>() {
     launch_tiles<grad_query_tile<T, t.width, t.query, t.keys_query, bounded, capped>,
                  GradQueryTiles<T, t.width, t.query, t.keys_query, bounded>, t.query>(s, s.heads, p, stream);
   });
 }
-template void grad_query_tiled(const Heads&, const Tiling&, const Grad<bf16>&, cudaStream_t);
-template void grad_query_tiled(const Heads&, const Tiling&, const Grad<f16>&, cudaStream_t);
-template void grad_query_tiled(const Heads&, const Tiling&, const Grad<float>&, cudaStream_t);
+template void grad_query_tiled(const Heads&, const Tiling&, const Grad<bf16>&, bool, cudaStream_t);
+template void grad_query_tiled(const Heads&, const Tiling&, const Grad<f16>&, bool, cudaStream_t);
+template void grad_query_tiled(const Heads&, const Tiling&, const Grad<float>&, bool, cudaStream_t);
 
 }  // namespace attention
 }  // namespace cuda

@@ -80,11 +80,11 @@ struct Rows {
 };
 
 // Starts to copy rows row .. row + N - 1; what lies outside of the matrix is zero.
-template <class T, int D, int N>
+template <int block = threads, class T, int D, int N>
 __device__ __forceinline__ void fetch(Tile<T, D, N>& to, const T* from, const Rows& shape, int row) {
-  constexpr int each = Tile<T, D, N>::each, chunks = D / each, step = threads / chunks;
+  constexpr int each = Tile<T, D, N>::each, chunks = D / each, step = block / chunks;
   const int c = static_cast<int>(threadIdx.x) % chunks, start = static_cast<int>(threadIdx.x) / chunks;
-  if (start >= step) return;  // 96 columns: the last 8 threads have nothing to do
+  if (start >= step) return;  // 96 columns: the last 8 of 128 threads have nothing to do
   const int end = c * each < shape.columns ? shape.rows - row : 0;
   const T* p = from + static_cast<int64_t>(row + start) * shape.stride + c * each;
   const SharedAddress tile = to.address();
@@ -306,9 +306,9 @@ __device__ __forceinline__ void store_sums(float (&sum)[R][C][4], const F& facto
 }
 
 // Starts to copy N numbers of rows row .. of a head; zeros behind the last row. By the threads from `by` on.
-template <int N>
+template <int block = threads, int N>
 __device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from, int rows, int row, int by) {
-  static_assert(N <= threads);
+  static_assert(N <= block);
   const int i = static_cast<int>(threadIdx.x) - by;
   if (i >= 0 && i < N) copy_async<4>(shared_address(to + i), from + row + i, row + i < rows);
 }

@@ -14,6 +14,10 @@ namespace library {
 constexpr size_t loss_chunk_setting = 3;
 constexpr int64_t usual_loss_chunk = 4096;
 
+// eng_device_info.settings: [device] attention, modulo 4; this value asks for the gradient by wgmma.
+constexpr size_t attention_setting = 1;
+constexpr uint64_t own_wgmma = 3;
+
 constexpr uint32_t most_aligned = 256;  // bytes: what eng_kernel.bind promises
 
 // The operation on a sum before it is stored in c. The mask is that of eng.linear_relu/1, which says what is promised

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "../../common/call.hpp"
 #include "engine/kernel.h"
 
 namespace cuda {
@@ -20,6 +21,9 @@ void add_product(List& list);
 void add_sequence(List& list);
 void add_step(List& list);
 void add_vocabulary(List& list);
+
+// True if this gradient of attention, which a kernel of the list serves, can be computed by wgmma, too.
+bool has_wgmma(const common::Call& gradient);
 
 inline const List& kernels() {
   static const List all = [] {

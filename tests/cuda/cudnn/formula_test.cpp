@@ -94,10 +94,13 @@ TEST_CASE("cudnn: a choice depends on the option, the type and the cap") {
   CHECK_FALSE(Question(forward, 89, o).choose().cudnn);
   CHECK_FALSE(Question(seven_b, 90, o).choose().cudnn);  // 2 GiB of scores
   CHECK(Question(seven_b, 100, o).choose().cudnn);
+  CHECK(Question(seven_b, 90, o).choose().name == "attention backward 8 2048 32 32 128 bf16");
   o.cap = uint64_t{3} << 30;
   CHECK(Question(seven_b, 90, o).choose().bytes == 2149581056);
-  o.who = cuda::AttentionOptions::own;
-  CHECK_FALSE(Question(forward, 90, o).choose().cudnn);
+  for (const auto who : {cuda::AttentionOptions::own, cuda::AttentionOptions::own_wgmma}) {
+    o.who = who;
+    CHECK_FALSE(Question(forward, 90, o).choose().cudnn);
+  }
   o.who = cuda::AttentionOptions::auto_;
   Question negative(forward, 90, o);
   negative.attrs[2].f = -0.125;
@@ -111,6 +114,7 @@ TEST_CASE("cudnn: a choice depends on the option, the type and the cap") {
 namespace {
 
 std::vector<std::string> notes;
+const std::string name = "attention backward 8 2048 32 32 128 bf16";
 
 // The one that computes the call, with a cuDNN that is `version`, or that refuses if that is empty; or an error, after
 // "error: ".
@@ -138,7 +142,7 @@ const std::string install = "install cuDNN 9.19.0 (pip install nvidia-cudnn-cu13
 
 TEST_CASE("cudnn: where the installed one refuses, the own kernel computes, and does so from then on") {
   notes.clear();
-  const cuda::AttentionChoice choice = {true, false, 1000, 91900, seven_b};
+  const cuda::AttentionChoice choice = {name, true, false, 1000, 91900, seven_b};
   cuda::Served run;
   CHECK(computed(choice, run, "") == "own");
   CHECK(run == cuda::Served{{"attention backward 8 2048 32 32 128 bf16", "own"}});
@@ -154,7 +158,7 @@ TEST_CASE("cudnn: where the installed one refuses, the own kernel computes, and 
 
 TEST_CASE("cudnn: what it has computed it must go on computing, and where it is demanded there is no other") {
   notes.clear();
-  cuda::AttentionChoice choice = {true, false, 1000, 91900, seven_b};
+  cuda::AttentionChoice choice = {name, true, false, 1000, 91900, seven_b};
   cuda::Served run;
   CHECK(computed(choice, run, "cuDNN 9.19.0") == "cuDNN 9.19.0");
   CHECK(computed(choice, run, "cuDNN 9.19.0") == "cuDNN 9.19.0");
@@ -170,6 +174,10 @@ TEST_CASE("cudnn: what it has computed it must go on computing, and where it is 
   cuda::Served own = {{"attention backward 8 2048 32 32 128 bf16", "own"}};
   CHECK(computed(choice, own, "").starts_with("error: " + refused + ": " + install));
   CHECK(computed(choice, own, "cuDNN 9.19.0") == "cuDNN 9.19.0");
+  choice.strict = false;
+  own[name] = "own wgmma";
+  CHECK(computed(choice, own, "cuDNN 9.19.0") == "own");
+  CHECK(own[name] == "own wgmma");
 }
 
 TEST_CASE("cudnn: demanded where it cannot, the error names the edits that help") {

@@ -98,6 +98,29 @@ inline void ldmatrix(uint32_t* out, const uint32_t* row, bool transposed, Place 
 }
 void* shared(size_t bytes);
 
+// Products of a warp group, 64x64 (+)= 64x16 * 16x64: wgmma of sm_90a. A part is what one lane has of an operand: its
+// registers, or a chunk of 16 bytes that a descriptor leads to.
+struct GroupProduct {
+  float* d;              // 32 sums; NaN until they are waited for
+  uint64_t a, b;         // descriptors; of a, 0: it is in registers
+  bool transposed, add;  // b is MN-major; to what d has
+  float (*half)(uint16_t);
+};
+struct Parts {
+  uint32_t left[4], right[4];
+};
+uint64_t shared_offset(const void* at);  // the number that a GPU would have for this address
+const void* group_chunk(uint64_t descriptor, bool transposed, Place place);
+void push_product(const GroupProduct& product, const Parts& parts, Place place);
+void fence_products();
+void commit_products();
+// The next product that must be done with at most `open` groups under way, and what it is read from, once more.
+bool next_product(int open, GroupProduct* out);
+void put_again(const Parts& parts);
+// Until all lanes of the warp group are here; false: nothing is to wait for. `last`: the last lane computes.
+bool wait_products(int open, bool last, Place place);
+void fence_proxy();
+
 struct AsyncCopy {
   void* to;
   const void* from;
@@ -210,6 +233,26 @@ inline void wait_async(int open) {
       std::memcpy(c.to, c.from, c.bytes);
     else
       std::memset(c.to, 0, c.bytes);
+}
+
+// The operands are read when a product starts and when it is waited for, by the lane that a sanitizer sees.
+inline Parts parts_of(const GroupProduct& p, Place place) {
+  Parts parts{};
+  if (p.a) std::memcpy(parts.left, group_chunk(p.a, false, place), 16);
+  std::memcpy(parts.right, group_chunk(p.b, p.transposed, place), 16);
+  return parts;
+}
+inline void wgmma(float* d, const uint32_t* a, uint64_t desc_a, uint64_t desc_b, bool transposed, bool add,
+                  float (*half)(uint16_t), Place place) {
+  const GroupProduct p = {d, desc_a, desc_b, transposed, add, half};
+  Parts parts = parts_of(p, place);
+  if (a) std::memcpy(parts.left, a, 16);
+  push_product(p, parts, place);
+}
+inline void wgmma_wait(int open, Place place) {
+  if (!wait_products(open, false, place)) return;
+  for (GroupProduct p; next_product(open, &p);) put_again(parts_of(p, place));
+  wait_products(open, true, place);
 }
 
 }  // namespace emu

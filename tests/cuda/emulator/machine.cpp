@@ -81,6 +81,8 @@ void body() {
   Lane& me = m.me();
   if (!me.copies.empty())
     m.failed("leaves the kernel with " + std::to_string(me.copies.size()) + " asynchronous copies under way");
+  if (me.index / 128 < m.warp_groups.size() && me.started > m.warp_groups[me.index / 128].done)
+    m.failed("leaves the kernel with products of its warp group under way");
   for (const Meeting& g : m.meetings[me.warp])
     if (g.mask >> me.lane & 1)
       m.failed("leaves the kernel while other lanes of its warp wait for it in a warp function");
@@ -131,11 +133,14 @@ void run_threads(Machine& m, dim3 at, dim3 grid, dim3 block) {
   m.meetings.resize(warps), m.left.assign(warps, 0);
   for (auto& w : m.meetings) w.clear(), w.reserve(32);
   m.alive = m.n, m.waiting = 0, m.ready = {}, m.syncs = {};
+  m.warp_groups.clear(), m.warp_groups.resize(m.n / 128), m.unseen.assign(m.shared_bytes / 16 + 1, 0);
   for (unsigned k = 0; k < m.n; ++k) {
     Lane& lane = *m.lanes[k];
     lane.index = k, lane.lane = k % 32, lane.warp = k / 32;
     lane.thread = unfold(k, block), lane.block = at, lane.block_dim = block, lane.grid_dim = grid;
     lane.copies.clear(), lane.groups = 0;
+    lane.landed.clear(), lane.committed.clear(), lane.sums.clear();
+    lane.started = lane.again = 0, lane.fenced = false;
     lane.fiber.start(body);
     m.wake(k);
   }
@@ -261,6 +266,8 @@ bool next_copy(int open, AsyncCopy* out) {
   for (size_t k = 0; k < me.copies.size(); ++k)
     if (me.copies[k].group < me.groups - open) {
       *out = me.copies[k];
+      const auto chunk = static_cast<size_t>(static_cast<char*>(out->to) - machine().shared) / 16;
+      machine().unseen[chunk] = me.index + 1, me.landed.push_back(chunk);
       me.copies.erase(me.copies.begin() + std::ptrdiff_t(k));
       return true;
     }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,7 +15,7 @@
 
 namespace emu {
 
-enum class State { ready, at_barrier, in_warp, left };
+enum class State { ready, at_barrier, in_warp, left };  // in_warp: also in a function of a warp group
 
 struct Lane : Thread {
   Fiber fiber;
@@ -22,6 +24,26 @@ struct Lane : Thread {
   std::array<uint32_t, 4> result{};  // of a warp function
   std::vector<AsyncCopy> copies;
   int groups = 0;
+  std::vector<size_t> landed;     // chunks of shared memory that copies wrote since the last fence for the async proxy
+  size_t started = 0, again = 0;  // products of its warp group: that this lane started, and read once more
+  std::vector<size_t> committed;  // `started` at each commit
+  bool fenced = false;
+  struct Sums {
+    size_t open = 0;  // products
+    std::array<float, 32> value{};
+  };
+  std::map<float*, Sums> sums;  // of products that are under way
+};
+
+struct StartedProduct {
+  GroupProduct what{};
+  std::array<Parts, 128> parts{}, again{};
+  std::array<float*, 128> d{};
+};
+struct WarpGroup {
+  std::deque<StartedProduct> products;  // that are under way
+  size_t done = 0, until = 0;
+  unsigned waiting = 0;
 };
 
 enum class Warp : int { sync, shuffle, ballot, mma, ldmatrix };
@@ -58,6 +80,8 @@ struct Machine {
   std::vector<std::unique_ptr<Lane>> lanes;    // of the block that runs
   std::vector<std::vector<Meeting>> meetings;  // by warp
   std::vector<unsigned> left;                  // by warp: lanes that left the kernel
+  std::vector<WarpGroup> warp_groups;
+  std::vector<unsigned> unseen;  // by 16 bytes of shared memory: 1 + the thread whose copy the async proxy does not see
   std::array<uint64_t, most_threads / 64> ready{};
   unsigned n = 0, alive = 0, waiting = 0;  // threads: of the block, still in the kernel, at the barrier
   const Kernel* kernel = nullptr;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/common/cuda/device.cuh"
+#include "plugins/common/cuda/wgmma.cuh"
 
 namespace mistakes {
 
@@ -207,6 +208,33 @@ __global__ void blocks_apart(float* o) {
   for (int k = 0; k < 2; ++k) o[blockIdx.x * 32 + threadIdx.x % 32] = cuda::sum_of_warp(1.0f);
 }
 
+// ---- products of a warp group ----
+struct Operands {
+  alignas(1024) char a[8192], b[8192];
+};
+enum class Mistake { none, half, unseen, unfenced, early, left, outside, layout, stride, changed, alone, no_barrier };
+template <Mistake mistake>
+__global__ void product(float* o) {
+  namespace wgmma = cuda::wgmma;
+  Operands& s = shared<Operands>();
+  for (unsigned k = threadIdx.x; k < 512; k += blockDim.x)
+    emu::copy_async(s.a + 16 * k, nullptr, false), emu::copy_async(s.b + 16 * k, nullptr, false);
+  emu::commit_copies(), emu::wait_async(0);
+  if (mistake != Mistake::unseen) wgmma::show();
+  if (mistake != Mistake::no_barrier) __syncthreads();
+  wgmma::Sums d;
+  uint64_t a = wgmma::describe(s.a, 0), b = wgmma::describe(s.b, mistake == Mistake::outside ? 8192 : 0);
+  if (mistake == Mistake::layout) b ^= uint64_t{3} << 62;
+  if (mistake == Mistake::stride) b += uint64_t{1024 / 16} << 32;
+  if (mistake == Mistake::alone) b += threadIdx.x / 32;
+  if (mistake != Mistake::unfenced) wgmma::begin();
+  wgmma::multiply_rows<cuda::bf16>(d, a, b, false);
+  wgmma::commit();
+  const float early = d[0][0][0];
+  if (mistake == Mistake::changed) s.b[threadIdx.x * 64] = 1;
+  if (mistake != Mistake::left) wgmma::wait<0>(d);
+  o[threadIdx.x] = mistake == Mistake::early ? early : d[0][0][0];
+}
 struct Case {
   const char *name, *build, *says;
   void (*go)(float*);
@@ -217,6 +245,8 @@ void go(float* o) {
 }
 #define ONE(name, build, says, ...) \
   { #name, build, says, go < name __VA_OPT__(, ) __VA_ARGS__> }
+#define PRODUCT(mistake, build, says, threads) \
+  { "product_" #mistake, build, says, go<product<Mistake::mistake>, 1, threads, sizeof(Operands)> }
 const Case cases[] = {
     ONE(exited_lane, "plain", "which have left the kernel|while other lanes of its warp wait"),
     ONE(mask_without_me, "plain", "leaves it out"),
@@ -257,6 +287,18 @@ const Case cases[] = {
     ONE(block_reads, "tsan", "data race", 3),
     ONE(same_value, "tsan", "data race"),
     ONE(blocks_apart, "none", "", 4, 32),
+    PRODUCT(none, "none", "", 128),
+    PRODUCT(half, "plain", "its block has no whole ones", 64),
+    PRODUCT(unseen, "plain", "has not shown to the async proxy", 128),
+    PRODUCT(unfenced, "plain", "without a fence for its registers", 128),
+    PRODUCT(early, "plain", "not a number", 128),
+    PRODUCT(left, "plain", "with products of its warp group under way", 128),
+    PRODUCT(outside, "plain", "leads outside of the block's shared memory", 128),
+    PRODUCT(layout, "plain", "a descriptor for another layout", 128),
+    PRODUCT(stride, "plain", "leads outside of the block's shared memory", 128),
+    PRODUCT(changed, "plain", "has changed since it started", 128),
+    PRODUCT(alone, "plain", "another product than its warp group does", 128),
+    PRODUCT(no_barrier, "tsan", "data race", 128),
 };
 
 }  // namespace mistakes

@@ -24,6 +24,7 @@ SPILLS = {  # why it may keep registers in memory
 }
 TENSOR = ("attention::forward_tile", "attention::grad_key_tile", "attention::grad_query_tile", "fp8::on_cuda::multiply",
           "mamba::on_cuda::ssd_")
+WARP_GROUP = ("attention::grad_by_wgmma",)  # by wgmma on sm_90a; nothing but a trap elsewhere
 FUSED = {  # why it has fused multiply-adds
     "adamw8bit::on_cuda::update": "the op's formula: the moments",
     "attention::forward": "products; exponentials, tanh",
@@ -141,12 +142,14 @@ def judge(code):
                 spills.append(f"{arch} {name}: {local} accesses of local memory")
             if part_of(TENSOR, name) and "<float" not in name.split("(")[0] and not on_tensor_cores(row):
                 scalar.append(f"{arch} {name}: no instruction of tensor cores")
+            if part_of(WARP_GROUP, name) and bool(row["HGMMA"]) != (arch == "sm_90a"):
+                scalar.append(f"{arch} {name}: {row['HGMMA']} products of a warp group")
     return {"no spills": spills, "tensor cores": scalar, "nothing contracted": contracted}
 
 
 def unused(names):
     """Keys of the tables that are in no kernel's name."""
-    return [part for table in (SPILLS, TENSOR, FUSED) for part in table if not any(part in name for name in names)]
+    return [part for table in (SPILLS, TENSOR, WARP_GROUP, FUSED) for part in table if not any(part in name for name in names)]
 
 
 # ---- planted faults ----

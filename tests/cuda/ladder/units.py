@@ -36,9 +36,11 @@ UNITS = (
           "tests/cuda/kernels/layers_test.cpp", "tests/cuda/kernels/layout_test.cpp",
           "tests/cuda/kernels/model_test.cpp", "tests/cuda/kernels/packed_test.cpp",
           "tests/cuda/kernels/sparse_test.cpp", "tests/cuda/kernels/vocabulary_test.cpp",
+          "tests/cuda/kernels/wgmma_test.cpp",
           "tests/cuda/kernels/windows_test.cpp"),
          {"attention": "*attention*", "attention_documents": "*packed*,*documents*,*window*", "attention_forward": "*attention*",
-          "attention_grad_key": "*attention*", "attention_grad_query": "*attention*", "norm": "*norm*",
+          "attention_grad_key": "*attention*", "attention_grad_query": "*attention*",
+          "attention_wgmma": "*wgmma*", "norm": "*norm*",
           "cross_entropy": "*cross-entropy*,*log-probabilities*,*capped logits*", "layout": "*layout*",
           "packed": "*frozen weights*",
           "product": "*linear*,*cross-entropy*", "sequence": "*embedding*,*dropout*",
@@ -64,7 +66,8 @@ UNITS = (
          ("tests/cuda/kernels/fp8_test.cpp",),
          {"product": "*fp8 products*,*products in fp8*", "state": "*histories of fp8*"}, device="cuda"),
 )
-EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
+EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp",
+            "tests/cuda/emulator/warp_group.cpp")
 # Plugins that the tests compare with, built by ninja.
 COMPARED = ("plugins/cpu/reference.eng.so", "plugins/mamba/mamba.eng.so", "plugins/optim/muon.eng.so",
             "plugins/optim/adamw8bit.eng.so", "plugins/curvature/curvature.eng.so",
