@@ -16,7 +16,7 @@ namespace cuda {
 struct AttentionOptions {
   enum Who : uint64_t { auto_, cudnn, own, own_wgmma = library::own_wgmma };
   uint64_t who = auto_;
-  uint64_t cap = uint64_t{512} << 20;          // bytes: the most scratch of a call
+  uint64_t cap = uint64_t{512} << 20;          // bytes: the most scratch of a call; where the session gives none
   uint64_t version = sdpa::known_versions[0];  // the cuDNN that the plan counts on
 };
 // Passes the options from describe to the kernels: eng_device_info.settings.

@@ -70,7 +70,7 @@ Options options_of(const eng_options* given) {
   constexpr std::string_view asked[] = {"auto", "cudnn", "own", "own-wgmma"};
   for (uint64_t k = 0; k < std::size(asked); ++k)
     if (who == asked[k]) out.attention.who = k;
-  out.attention.cap = number("attention_workspace", 512 << 20, 0, "0 or more bytes");
+  out.attention.cap = number("attention_workspace", static_cast<int64_t>(out.attention.cap), 0, "0 or more bytes");
   if (!cudnn.empty()) out.attention.version = sdpa::known_version(cudnn);
   if (out.attention.version == 0)
     throw Error{ENG_INVALID, "cudnn = \"" + cudnn + "\": its scratch is not known; give one of the option's choices"};

@@ -8,6 +8,7 @@
 #include "engine/comm.h"
 #include "engine/op.h"
 #include "session/cards/derived.hpp"
+#include "session/cards/device_section.hpp"
 #include "session/config/toml.hpp"
 #include "session/ranks/room.hpp"
 
@@ -143,17 +144,16 @@ void need_op_kernels(const Registry& registry, const Model& model, const Target&
     }
 }
 
-Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,
-                   uint32_t ranks) {
+Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Section& device,
+                   const Kernels* kernels, uint32_t ranks) {
   Target target;
   target.device = kernels ? kernels->device() : card->plugin;
   target.info = kernels ? kernels->info() : info_of(*card);
-  if (!kernels) target.workspace = target.attention_workspace = card->workspace;
+  if (!kernels) target.workspace = card->workspace, target.attention_workspace = usual_workspace(*card);
   target.peak_f16 = derived_f16(target.device, target.info), target.peak_fp8 = derived_fp8(target.device, target.info);
   if (card) describe(*card, ranks, target);
   target.card = std::move(card);
   check_arch(registry, target);
-  const Section& device = config.section("device");
   if (kernels)
     target.head_rows = device.has("pad_vocabulary") ? device.integer("pad_vocabulary") : 1;
   else if (target.device == cuda)
@@ -161,8 +161,7 @@ Target make_target(const Config& config, const Registry& registry, std::optional
   if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
   // Beside a device that is here, this machine's memory, or less where a control group allows less.
   if (!target.host_memory() && !target.card) target.host_bytes = room_here().memory;
-  if (kernels && device.has("attention_workspace"))
-    target.attention_workspace = static_cast<uint64_t>(device.integer("attention_workspace"));
+  if (kernels) target.attention_workspace = workspace_of(device).value_or(0);
   target.own_attention = kernels && device.has("attention") && device.string("attention").starts_with("own");
   const Section& host = config.section("host");
   if (host.has("memory_bandwidth")) target.host_bandwidth = host.number("memory_bandwidth");

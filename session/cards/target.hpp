@@ -12,21 +12,21 @@
 namespace eng {
 
 struct Target {
-  std::string device;         // the name of its plugin
-  std::optional<Card> card;   // what describes it; none: the device is here
-  eng_device_info info{};     // as the plugin says, or the card
-  uint64_t workspace = 0;     // the most scratch of a kernel, where no kernel was asked; else 0
-  uint64_t arena_bytes = 0;   // [device] memory; 0: none is given
-  uint64_t host_bytes = 0;    // memory of a host, for a device with separate memory; 0: unknown
-  double host_bandwidth = 0;  // bytes per second of a host's memory: [host] memory_bandwidth; 0: none is given
-  int64_t head_rows = 1;      // the weight of a head has a multiple of so many rows in memory
-  double peak_f16 = 0;        // FLOP/s; the other peaks are in `info`
-  double peak_fp8 = 0;        // of products of 8 bits; 0: it states none
-  double reach = 0;           // the part of its peaks that products reach; 0: as usual
-  uint64_t attention_workspace = uint64_t{512} << 20;  // of the plugin of the engine's cards, by default
-  bool own_attention = false;                          // the library computes none
-  double link = 0;                                     // bytes per second between the devices of a host; 0: unknown
-  double network = 0;                            // bytes per second of each device to those of other hosts; 0: unknown
+  std::string device;                // the name of its plugin
+  std::optional<Card> card;          // what describes it; none: the device is here
+  eng_device_info info{};            // as the plugin says, or the card
+  uint64_t workspace = 0;            // the most scratch of a kernel, where no kernel was asked; else 0
+  uint64_t arena_bytes = 0;          // [device] memory; 0: none is given
+  uint64_t host_bytes = 0;           // memory of a host, for a device with separate memory; 0: unknown
+  double host_bandwidth = 0;         // bytes per second of a host's memory: [host] memory_bandwidth; 0: none is given
+  int64_t head_rows = 1;             // the weight of a head has a multiple of so many rows in memory
+  double peak_f16 = 0;               // FLOP/s; the other peaks are in `info`
+  double peak_fp8 = 0;               // of products of 8 bits; 0: it states none
+  double reach = 0;                  // the part of its peaks that products reach; 0: as usual
+  uint64_t attention_workspace = 0;  // of the plugin of the engine's cards: the most scratch of attention
+  bool own_attention = false;        // the library computes none
+  double link = 0;                   // bytes per second between the devices of a host; 0: unknown
+  double network = 0;                // bytes per second of each device to those of other hosts; 0: unknown
   double link_latency = 0, network_latency = 0;  // seconds of a message in addition to its bytes
 
   bool host_memory() const { return info.flags & ENG_DEVICE_HOST_MEMORY; }
@@ -49,10 +49,10 @@ void need_kernels(const Registry& registry, const std::string& kind, const std::
 // Throws the same for ops of a traced model, which a device without memory of the host is to compute, and for those
 // whose kernels need a newer architecture.
 void need_op_kernels(const Registry& registry, const Model& model, const Target& target);
-// `kernels`: of [device] plugin, if has_kernels. `ranks`: that share the step. Throws Error(Exit::environment) for an
-// architecture that is older than the kernels of its device.
-Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,
-                   uint32_t ranks);
+// `device`: what the plugin of [device] gets. `kernels`: its kernels, if has_kernels. `ranks`: that share the step.
+// Throws Error(Exit::environment) for an architecture that is older than the kernels of its device.
+Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Section& device,
+                   const Kernels* kernels, uint32_t ranks);
 // True if the device has kernels for parts of a vocabulary (engine/ops_parallel.h): one whose memory is the host's,
 // and that of the engine's cards, whether its plugin is here or not.
 bool divides_vocabulary(const Target& target);

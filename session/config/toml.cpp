@@ -84,7 +84,8 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
                  {"per_group", Type::boolean},
                  {"resume", Type::string, {}, {}, {}, {"free", "note", "refuse"}}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
-  if (type == "string") keys.insert(keys.end(), {Option{"choices", Type::strings}, Option{"names"}});
+  if (type == "string" || type == "bytes") keys.push_back({"choices", Type::strings});
+  if (type == "string") keys.push_back({"names"});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes" || type == "duration")
     for (const char* limit : {"min", "max", "above"})
       keys.push_back({limit, type == "bytes" ? Type::bytes : Type::number});

@@ -61,9 +61,17 @@ const Option* find_option(const Schema& schema, const std::string& key) {
   return found == schema.end() ? nullptr : &*found;
 }
 
-std::string describe(const Option& option) {
+// The type, with the words that may stand in place of an amount.
+static std::string type_text(const Option& option) {
   std::string text = type_name(option.type);
-  for (const std::string& choice : option.choices)
+  for (const std::string& word : option.type == Type::bytes ? option.choices : std::vector<std::string>())
+    text += ", or " + toml_text(word);
+  return text;
+}
+
+std::string describe(const Option& option) {
+  std::string text = type_text(option);
+  for (const std::string& choice : option.type == Type::bytes ? std::vector<std::string>() : option.choices)
     text += (&choice == &option.choices.front() ? ": " : ", ") + toml_text(choice);
   const std::string range = range_text(option);
   return text + (range.empty() ? "" : ", " + range);
@@ -75,6 +83,7 @@ Misfit fit(const Option& option, Value& value) {
   const std::string written = kind_of(value) + (list ? "" : " " + toml_text(value));
   const auto* text = std::get_if<std::string>(&value);
   const Type type = option.type;
+  if (text && type == Type::bytes && std::count(option.choices.begin(), option.choices.end(), *text)) return {};
   const bool real = type == Type::number || type == Type::duration;
   if (const auto* whole = std::get_if<int64_t>(&value); whole && real) value = double(*whole);
   if (const auto bytes = text && type == Type::bytes ? parse_bytes(*text) : std::nullopt) value = *bytes;
@@ -83,7 +92,7 @@ Misfit fit(const Option& option, Value& value) {
   if (type == Type::numbers && value == Value(std::vector<std::string>{})) value = std::vector<double>{};
   if (type == Type::tables && value == Value(std::vector<std::string>{})) value = Tables{};
   if (value.index() != value_index(type))
-    return {"E0104", fmt::format("must be of type {}, not {}", type_name(type), written)};
+    return {"E0104", fmt::format("must be of type {}, not {}", type_text(option), written)};
   for (const double number : numbers_in(value)) {
     const bool low = option.min && (option.above_min ? number <= *option.min : number < *option.min);
     const bool high = option.max && number > *option.max, negative = type == Type::bytes && number < 0;

@@ -11,6 +11,7 @@
 #include "session/embed/turn.hpp"
 #include "session/model/activations.hpp"
 #include "session/planning/fits.hpp"
+#include "session/planning/free_workspace.hpp"
 #include "session/report/context.hpp"
 #include "session/train/epochs.hpp"
 
@@ -204,6 +205,7 @@ std::string Embedded::plan(uint32_t ranks) {
   Registry& registry = *opening_->opened.registry;
   const World world = planned_world(config, ranks);
   if (const std::string epochs = try_count_steps(config, registry, ranks); !epochs.empty()) note_(epochs);
+  settle(config, planned_workspace(config, registry, world, request_.readable));
   const Setup setup = make_plan_only(config, registry, world, request_.readable);
   for (const std::string& note : setup.notes) note_(note);
   return plan_json(setup.plan, report_context(setup, config));

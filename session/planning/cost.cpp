@@ -72,8 +72,9 @@ uint64_t filled(int64_t n, int64_t to) {
   return static_cast<uint64_t>((n + to - 1) / to * to);
 }
 
-// Bytes of scratch of cuDNN's gradient for heads of q and of k, as plugins/cuda/attention_workspace.cpp has it: the
-// scores, which sm_100 does not keep, and copies of the gradients of keys that several heads share.
+// Bytes of scratch of cuDNN 9.19.0's gradient for heads of q and of k, as in plugins/cuda/attention_workspace.cpp but
+// for some 100 bytes: the scores, which sm_100 does not keep, and copies of the gradients of keys that several heads
+// share. Both are tested against the same table of cuDNN's answers (tests/cuda/cudnn).
 uint64_t gradient_scratch(const eng_desc& q, int64_t heads, const eng_desc& k, uint32_t arch) {
   const uint64_t rows = static_cast<uint64_t>(q.dims[0] * heads * q.dims[1]);
   const uint64_t copies = q.dims[2] == k.dims[2] ? 0 : (arch == 100 ? 8 : 4) * static_cast<uint64_t>(count(q));
@@ -82,23 +83,15 @@ uint64_t gradient_scratch(const eng_desc& q, int64_t heads, const eng_desc& k, u
   return 4 * rows + 256 + copies + (arch == 100 ? 0 : scores);
 }
 
-// True if cuDNN computes a call of attention, as plugins/cuda/attention_choice.cpp has it.
-bool by_library(const Call& call, bool backward, const Machine& m) {
-  const eng_desc& q = call.in[backward ? 1 : 0];
-  const int64_t heads = call.attrs.i("heads"), size = heads > 0 ? q.dims[2] / heads : 0;
-  const size_t segments = backward ? 6 : 3;
-  if ((q.dtype != ENG_BF16 && q.dtype != ENG_F16) || size < 8 || size % 8 != 0) return false;
-  if (call.attrs.i("window") || call.attrs.f("softcap") != 0) return false;
-  if (call.in.size() > segments && call.in[segments].dtype) return false;
-  if (m.arch != 80 && m.arch != 90 && m.arch != 100) return false;
-  if (size > (backward && m.arch != 90 ? 128 : 256)) return false;
-  return !backward || gradient_scratch(q, heads, call.in[2], m.arch) <= m.attention_workspace;
+bool is_backward(const Call& call) {
+  return is(call, ENG_OP_ATTENTION_GRAD) || is(call, ENG_OP_ATTENTION_WINDOW_GRAD);
 }
 
 // By cuDNN: its products, then the exponentials and sums of the scores, which the units for products do not compute.
 // The backward reads all once more before, and writes it after.
 double attention_seconds(const Call& call, bool backward, double rate, double in_memory, const Machine& m) {
-  if (!by_library(call, backward, m))
+  const std::optional<uint64_t> scratch = attention_scratch(call, m.arch);
+  if (!scratch || *scratch > m.attention_workspace)
     return call.flops * (backward ? reached.own_backward : 1) / (m.own_attention * rate);
   const auto size = static_cast<double>(call.in[backward ? 1 : 0].dims[2] / call.attrs.i("heads"));
   const double scores = call.flops / size / (backward ? 10 : 4);
@@ -107,6 +100,29 @@ double attention_seconds(const Call& call, bool backward, double rate, double in
 }
 
 }  // namespace
+
+std::optional<uint64_t> attention_scratch(const Call& call, uint32_t arch) {
+  const bool backward = is_backward(call);
+  if (!backward && !is(call, ENG_OP_ATTENTION) && !is(call, ENG_OP_ATTENTION_WINDOW)) return {};
+  const eng_desc& q = call.in[backward ? 1 : 0];
+  const int64_t heads = call.attrs.i("heads"), size = heads > 0 ? q.dims[2] / heads : 0;
+  const size_t segments = backward ? 6 : 3;
+  if ((q.dtype != ENG_BF16 && q.dtype != ENG_F16) || size < 8 || size % 8 != 0) return {};
+  if (call.attrs.i("window") || call.attrs.f("softcap") != 0) return {};
+  if (call.in.size() > segments && call.in[segments].dtype) return {};
+  if (arch != 80 && arch != 90 && arch != 100) return {};
+  if (size > (backward && arch != 90 ? 128 : 256)) return {};
+  return backward ? gradient_scratch(q, heads, call.in[2], arch) : 0;
+}
+
+uint64_t library_scratch(const Plan& plan, const Target& target) {
+  uint64_t most = 0;
+  if (target.device != "cuda" || target.own_attention) return most;
+  for (const Call& call : plan.calls)
+    if (const auto bytes = attention_scratch(call, target.info.arch); bytes && *bytes <= target.attention_workspace)
+      most = std::max(most, *bytes);
+  return most;
+}
 
 Cost cost_of(const Plan& plan, const Topology& topology, const Action& action, const Machine& m) {
   const Call& call = plan.calls[action.call];
@@ -134,7 +150,7 @@ Cost cost_of(const Plan& plan, const Topology& topology, const Action& action, c
   if (host && !plan.has_tiers()) return {};
   const double in_memory = m.memory_bandwidth > 0 ? moved / m.memory_bandwidth : 0, rate = rate_of(call, m);
   cost = larger(cost, {in_memory, BoundBy::memory});
-  const bool backward = is(call, ENG_OP_ATTENTION_GRAD) || is(call, ENG_OP_ATTENTION_WINDOW_GRAD);
+  const bool backward = is_backward(call);
   if (!(rate > 0)) return cost;
   if (backward || is(call, ENG_OP_ATTENTION) || is(call, ENG_OP_ATTENTION_WINDOW)) {
     if (m.exponentials == 0 || type_of(call) == ENG_F32)

@@ -71,8 +71,8 @@ Exit refusal(const Excess& more, bool host_memory) {
   return !more.arena && (more.host || host_memory) ? Exit::host_memory : Exit::device_memory;
 }
 
-void check_device(const Config& config, Registry& registry, const Setup& setup) {
-  if (!setup.target.card) const Device device(registry, setup.target.device, config.section("device"));
+void check_device(Registry& registry, const Setup& setup) {
+  if (!setup.target.card) const Device device(registry, setup.target.device, setup.device);
 }
 
 static void refuse_plan(const Setup& setup, const std::string& what, const std::string& help) {

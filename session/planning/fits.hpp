@@ -31,7 +31,7 @@ Exit refusal(const Setup& setup);
 Exit refusal(const Excess& more, bool host_memory);
 // Makes an object of the device, as a run does first, and gives it back: throws Error(Exit::environment) with the
 // plugin's reason where it is not there or not usable. Described devices are not asked.
-void check_device(const Config& config, Registry& registry, const Setup& setup);
+void check_device(Registry& registry, const Setup& setup);
 // Throws Error(host or device memory) if the plan does not fit, with the proposals of find_fit.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
 // Like check_fits, for a setup from make_evaluation. The model is fixed, so the edits change only the batch.

@@ -22,6 +22,7 @@
 #include "session/model/vocabulary_parallel.hpp"
 #include "session/objects.hpp"
 #include "session/planning/bookkeeping.hpp"
+#include "session/planning/cost.hpp"
 #include "session/planning/estimate.hpp"
 #include "session/planning/live.hpp"
 #include "session/planning/needs.hpp"
@@ -58,10 +59,10 @@ namespace {
 enum class Use : uint8_t { run, plan, sketch };
 }
 
-// If no kernel was asked, one workspace of the card's cap stands for the scratch of all: those of a queue run one after
-// the other.
+// If no kernel was asked, one workspace of the card's cap, or what attention takes by a library, stands for the scratch
+// of all: those of a queue run one after the other.
 static void cap_workspace(Setup& s) {
-  if (s.target.workspace) s.plan.arenas[0].workspace = s.target.workspace;
+  if (s.target.workspace) s.plan.arenas[0].workspace = std::max(s.target.workspace, library_scratch(s.plan, s.target));
 }
 
 static bool only_f32(const Call& call) {
@@ -98,10 +99,11 @@ struct Asked {
 static void choose_target(Setup& s, const Asked& a) {
   if (a.use == Use::run) refuse_described(a.config);
   pin_plugins(a.registry, a.section("plugins").strings("sha256"));
-  const Section& device = a.section("device");
   const std::optional<Card> card = described_card(a.config);
-  if (has_kernels(a.config, card)) s.kernels = std::make_unique<Kernels>(a.registry, device.string("plugin"), device);
-  s.target = make_target(a.config, a.registry, card, s.kernels.get(), a.world.size);
+  s.device = device_section(a.config, a.registry, card);
+  if (has_kernels(a.config, card))
+    s.kernels = std::make_unique<Kernels>(a.registry, s.device.string("plugin"), s.device);
+  s.target = make_target(a.config, a.registry, card, s.device, s.kernels.get(), a.world.size);
   if (s.kernels) return;
   need_kernels(a.registry, ENG_MODEL_KIND, a.section("model").string("plugin"), s.target.device);
   if (a.readable.job)

@@ -5,6 +5,7 @@
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/program/program.hpp"
+#include "session/cards/device_section.hpp"
 #include "session/cards/target.hpp"
 #include "session/config/config.hpp"
 #include "session/model/observers.hpp"
@@ -15,6 +16,7 @@
 namespace eng {
 
 struct Setup {
+  Section device;                    // as its plugin gets it
   Target target;                     // the device that the plan is for
   std::unique_ptr<Kernels> kernels;  // of that device; null for a card whose plugin is not asked
   std::unique_ptr<Kernels> host;     // what computes in memory of tiers; null: `kernels` do, or nothing does

@@ -8,6 +8,7 @@
 #include "session/model/tensor_parallel.hpp"
 #include "session/model/transforms.hpp"
 #include "session/planning/fits.hpp"
+#include "session/planning/free_workspace.hpp"
 
 namespace eng {
 
@@ -25,6 +26,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
     c.assumed = card->assumes("reserve") || (setup.plan.ranks.world.size > 1 && card->assumes("communicator"));
   }
   c.capped = setup.target.workspace > 0;
+  c.workspace = workspace_text(config.section("device"));
   c.device_total = available(setup).device, c.host_total = available(setup).host;
   c.arena_total = available(setup).arena;
   c.storage_total = available(setup).storage;

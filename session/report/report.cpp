@@ -284,6 +284,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
                        c.overhead, size(c.overhead));
   out += peak_text(plan, c);
+  if (!c.workspace.empty()) out += fmt::format("  attention scratch {}\n", c.workspace);
   out += checkpoint_text(c);
   if (c.host_update) out += host_update_text(plan, *c.host_update, c.machine);
   if (several(plan)) out += communication_text(plan, c);

@@ -18,6 +18,7 @@ struct ReportContext : Beside {
   std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
   std::string card;           // what describes the device; "": it is here
   bool assumed = false;       // `device_overhead` has no source
+  std::string workspace;      // of attention: how [device] attention_workspace = "free" was settled
   bool capped = false;        // no kernel was asked for its scratch: the workspace is an upper bound
   uint64_t device_total = 0;  // memory of the device; 0: unknown
   uint64_t arena_total = 0;   // [device] memory; 0: none is given

@@ -7,6 +7,7 @@
 #include "session/config/config_text.hpp"
 #include "session/planning/bookkeeping.hpp"
 #include "session/planning/fits.hpp"
+#include "session/planning/free_workspace.hpp"
 #include "session/run/waiting.hpp"
 #include "session/train/epochs.hpp"
 
@@ -46,12 +47,23 @@ void Opening::build(int64_t vocabulary) {
   member_.from_first("");
 }
 
+// The first rank says it for all: they must have the same kernels.
+void Opening::settle_workspace(const World& world, const Readable& readable) {
+  std::optional<Workspace> own;
+  if (member_.first()) own = planned_workspace(opened.config, *opened.registry, world, readable);
+  const std::string all = member_.from_first(own ? fmt::format("{} {}", own->bytes, own->origin) : "");
+  if (const size_t end = all.find(' '); end != all.npos)
+    settle(opened.config, Workspace{std::strtoull(all.c_str(), nullptr, 10), all.substr(end + 1)});
+}
+
 void Opening::plan(Readable readable, bool check) {
   const Config& config = opened.config;
-  resolved.emplace(config);
   Communicator* comm = member_.communicator();
+  const World world = comm ? comm->world() : World{};
+  settle_workspace(world, readable);
+  resolved.emplace(config);
   if (check) readable.traced = weights_check(config, *opened.registry);
-  setup = make_setup(config, *opened.registry, 0, comm ? comm->world() : World{}, comm, readable);
+  setup = make_setup(config, *opened.registry, 0, world, comm, readable);
   tell(setup.notes);
 }
 

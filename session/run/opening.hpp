@@ -81,12 +81,14 @@ class Opening {
   Setup setup;
   std::optional<Data> data;
   RunPlace place;
+  std::optional<double> host_rate;  // of memory, on rank 0, if it was measured: bytes per second
   std::optional<Trainer> trainer;
   std::filesystem::path directory;  // on every rank
 
  private:
   void tell(const std::vector<std::string>& notes) const;
   void count_epochs();
+  void settle_workspace(const World& world, const Readable& readable);
   void build(int64_t vocabulary);
 
   const OpeningOptions options_;

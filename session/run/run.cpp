@@ -9,6 +9,7 @@
 #include "session/config/schemas.hpp"
 #include "session/planning/fits.hpp"
 #include "session/run/changes.hpp"
+#include "session/run/host_rate.hpp"
 #include "session/run/record.hpp"
 #include "session/run/recovery.hpp"
 #include "session/run/run_place.hpp"
@@ -123,6 +124,7 @@ void Run::State::start() {
   if (!place.from && again) check_weights(config, *registry, setup);
   const std::optional<Resumed> once = resumed(request, opening, listener);
   if (member.first() && request.files) check_space(request, config, setup, place);
+  if (member.first() && !place.from) opening.host_rate = host_rate_for(setup, config);
   opening.start();
   const Trainer& trainer = *opening.trainer;
   check_epochs(config, opening.data->info().train_samples, trainer.step(), trainer.samples(), member.size());
@@ -141,6 +143,7 @@ void Run::State::start() {
            resume_notes({once->before, config, once->changes, ranks_before, member.size(), begun.step, *registry}))
         listener.note(note);
     }
+    if (const std::string note = host_rate_note(opening.host_rate); !note.empty()) listener.note(note);
     write_identity(opening, begun, once ? once->changes : std::vector<Change>());
     listener.started(begun);
   }

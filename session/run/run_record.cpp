@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "session/cards/device_section.hpp"
 #include "session/checksum.hpp"
 #include "session/json.hpp"
 #include "session/planning/fits.hpp"
@@ -76,6 +77,8 @@ void write_identity(const Opening& opening, const RunStart& start, const std::ve
         {{"from", std::filesystem::absolute(reference).string()}, {"hash", reference_weights(config, registry).hash}});
   if (const std::vector<std::string> choices = lines_of(opening.trainer->choices()); !choices.empty())
     identity["device"]["choices"] = choices;
+  if (const auto scratch = workspace_of(start.setup.device)) identity["device"][workspace_key] = *scratch;
+  if (opening.host_rate) identity["measured"] = Json::ordered({{"host_memory_bandwidth", *opening.host_rate}});
   if (!start.job.empty()) identity["job"] = start.job;
   identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.

@@ -17,7 +17,7 @@ Decoder::Decoder(const Config& config, Registry& registry, std::shared_ptr<const
     : setup_(std::move(setup)),
       rows_(static_cast<size_t>(setup_->model.micro_batch)),
       length_(length),
-      device_(registry, setup_->kernels->device(), config.section("device")) {
+      device_(registry, setup_->kernels->device(), setup_->device) {
   const eng_device_info& info = setup_->kernels->info();
   if (info.total_bytes && planned_peak(*setup_) > info.total_bytes)
     throw Error(setup_->kernels->host_memory() ? Exit::host_memory : Exit::device_memory,

@@ -52,10 +52,9 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
       setup_(setup),
       data_(data),
       schedule_(trains() ? make_schedule(config, registry) : Schedule()),
-      machine_(
-          new Machine{{registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank},
-                      make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
-                                setup.plan.ranks.world.local_rank)}),
+      machine_(new Machine{{registry, setup.kernels->device(), setup.device, setup.plan.ranks.world.local_rank},
+                           make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
+                                     setup.plan.ranks.world.local_rank)}),
       exchange_(join(setup.plan, comm)),
       choices_(before_executor(machine_->device, exchange_, setup.plan.ranks.world.rank, choices)),
       executor_(setup.plan, machine_->device, *setup.kernels, comm, true, &machine_->host, [this] {
@@ -423,6 +422,7 @@ RunPoint Trainer::point(const std::string& config_hash, const std::map<std::stri
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
   if (!choices_.empty()) point.extra[choices_key] = choices_;
+  if (const auto bytes = workspace_of(setup_.device)) point.extra[workspace_key] = std::to_string(*bytes);
   if (!reference_.hash.empty()) point.extra[reference_key] = reference_.hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   return point;

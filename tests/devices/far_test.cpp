@@ -12,6 +12,7 @@
 #include "core/plan/waits.hpp"
 #include "engine/ops.h"
 #include "session/report/context.hpp"
+#include "session/run/host_rate.hpp"
 #include "train.hpp"
 
 using namespace devices;
@@ -183,6 +184,28 @@ TEST_CASE("a plan states the threads of updates on the host") {
   eng::Setup card = eng::make_plan_only(c, registry());
   const auto json = nlohmann::json::parse(eng::plan_json(card.plan, eng::report_context(card, c)))["update_on_host"];
   CHECK((json["threads"].is_null() && json["host_threads"].is_null() && json["beside_compute"] == true));
+}
+
+TEST_CASE("the rate of a host's memory is measured where a plan assumes it, and told where it differs") {
+  On on;
+  on.device = "far", on.offload = "optimizer = 'host'\n";
+  const Model model{"llama", 1, 1};
+  eng::Config c = config(model, on);
+  CHECK(eng::assumes_host_rate(eng::make_setup(c, registry()), c));
+  // Arenas of a few pages are not measured: they are in caches.
+  CHECK_FALSE(eng::host_rate_for(eng::make_setup(c, registry()), c));
+  c.section("host").set("memory_bandwidth", int64_t{1} << 36, "test");
+  CHECK_FALSE(eng::assumes_host_rate(eng::make_setup(c, registry()), c));
+  on.offload = "optimizer = 'host'\nupdate = 'device'\n";
+  CHECK_FALSE(eng::assumes_host_rate(eng::make_setup(config(model, on), registry()), config(model, on)));
+  on.device = "cpu", on.offload = "optimizer = 'host'\n";  // its own memory, which it does not reach by a link
+  CHECK_FALSE(eng::assumes_host_rate(eng::make_setup(config(model, on), registry()), config(model, on)));
+  CHECK(eng::measured_host_rate(2, 4 << 20) > 1e8);
+  CHECK(eng::host_rate_note({}).empty());
+  for (const double near : {64e9, 85e9, 106e9}) CHECK(eng::host_rate_note(near).empty());
+  CHECK_THAT(eng::host_rate_note(51e9), Catch::Contains("51 GB/s") && Catch::Contains("85") &&
+                                            Catch::Contains("host.memory_bandwidth = \"51000MB\""));
+  CHECK_FALSE(eng::host_rate_note(120e9).empty());
 }
 
 TEST_CASE("what a piece of an update gives back leaves while the next one comes") {

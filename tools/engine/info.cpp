@@ -5,12 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cmath>
 #include <fstream>
-#include <memory>
 #include <sstream>
-#include <thread>
 
 #include "core/base/error.hpp"
 #include "core/base/text.hpp"
@@ -21,70 +17,13 @@
 #include "session/plugins/listing.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/ranks/room.hpp"
+#include "session/run/host_rate.hpp"
 #include "session/run/waiting.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
-
-constexpr uint64_t most_measured = uint64_t{512} << 20;  // bytes of memory whose rate is measured
-
-struct Part {
-  float *p, *m, *v;
-  const float* g;
-  uint64_t n;
-};
-
-void pass(const Part& part) {
-  float *const p = part.p, *const m = part.m, *const v = part.v;
-  const float* const g = part.g;
-  for (uint64_t i = 0; i < part.n; ++i) {
-    m[i] = 0.9f * m[i] + 0.1f * g[i];
-    v[i] = 0.95f * v[i] + 0.05f * (g[i] * g[i]);
-    p[i] = p[i] - 1e-3f * (m[i] + v[i]);
-  }
-}
-
-double two_digits(double x) {
-  if (!(x > 0)) return 0;
-  const double unit = std::pow(10.0, std::floor(std::log10(x)) - 1);
-  return std::round(x / unit) * unit;
-}
-
-// Bytes per second that `threads` move in passes like an update of AdamW: four values read and three written for each
-// parameter, 28 bytes. The best of some passes, rounded to two digits; 0 without memory for it. Takes up to `bytes`.
-double measured_host_rate(unsigned threads, uint64_t bytes) try {
-  using Clock = std::chrono::steady_clock;
-  constexpr int passes = 4;
-  threads = std::max(threads, 1U);
-  const uint64_t each = bytes / (4 * sizeof(float)) / threads;
-  if (each == 0) return 0;
-  std::vector<std::unique_ptr<float[]>> memory(size_t{4} * threads);
-  for (auto& part : memory) part.reset(new float[each]);
-  const auto with = [&](auto work) {
-    std::vector<std::thread> all;
-    for (unsigned t = 0; t < threads; ++t)
-      all.emplace_back([&, t] {
-        auto* const at = &memory[size_t{4} * t];
-        work(Part{at[0].get(), at[1].get(), at[2].get(), at[3].get(), each}, at[3].get());
-      });
-    for (std::thread& one : all) one.join();
-  };
-  with([](const Part& part, float* gradient) {  // pages come to the thread that uses them
-    std::fill_n(part.p, part.n, 1.0f), std::fill_n(part.m, part.n, 0.0f), std::fill_n(part.v, part.n, 0.0f);
-    std::fill_n(gradient, part.n, 0.5f);
-  });
-  double least = HUGE_VAL;
-  for (int k = 0; k < passes; ++k) {
-    const auto start = Clock::now();
-    with([](const Part& part, float*) { pass(part); });
-    least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  return two_digits(28.0 * static_cast<double>(each) * threads / least);
-} catch (const std::bad_alloc&) {
-  return 0;
-}
 
 // The lines of a text from a plugin, under that of the device.
 std::string below(const std::string& text) {
@@ -116,9 +55,7 @@ void doctor(const Common& common) {
   for (const std::string& name : registry->names(ENG_DEVICE_KIND)) put_out(device_here(*registry, name));
   const Room room = room_here();
   print_out("host    memory {}\n", format_bytes(static_cast<double>(room.memory)));
-  if (const double rate =
-          measured_host_rate(static_cast<unsigned>(room.cores), std::min(most_measured, room.memory / 8));
-      rate > 0)
+  if (const double rate = measured_host_rate(room.cores, std::min(most_measured, room.memory / 8)); rate > 0)
     print_out("        host.memory_bandwidth = \"{:.0f}MB\": measured, by {} threads that update parameters\n",
               rate / 1e6, room.cores);
   if (const CpuQuota quota = cpu_quota(); quota.processors > 0)

@@ -17,6 +17,7 @@
 #include "session/model/tensor_parallel.hpp"
 #include "session/model/transforms.hpp"
 #include "session/planning/fit/text.hpp"
+#include "session/planning/free_workspace.hpp"
 #include "session/ranks/ranks.hpp"
 #include "session/report/timeline.hpp"
 #include "session/run/record.hpp"
@@ -79,6 +80,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("config", fmt::format("{} keys, {} given", all, given));
   if (by_epochs(config)) build_data(config, *registry, model_vocabulary(config, *registry), true);
   const std::string epochs = count_steps(config, *registry, ranks);
+  settle(config, planned_workspace(config, *registry, world));
   Setup setup = make_plan_only(config, *registry, world, {.traced = weights_check(config, *registry)});
   print_notes(setup);
   std::string plugins;
@@ -112,7 +114,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
                                schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);
   count_data(setup, data);
-  check_device(config, *registry, setup);
+  check_device(*registry, setup);
   const std::optional<Card>& card = setup.target.card;
   const std::string sharing =
       ranks == 1
@@ -235,8 +237,9 @@ Exit plan(const Common& common, PlanFlags flags) {
     flags.json ? write_out(fit_json(fit)) : put_out(fit_text(fit));
     return refusal(fit);
   }
-  Setup setup = make_plan_only(config, *registry, world,
-                               {.job = made ? &made->job : nullptr, .resting = parts.resting(parts.largest())});
+  const Readable job{.job = made ? &made->job : nullptr, .resting = parts.resting(parts.largest())};
+  settle(config, planned_workspace(config, *registry, world, job));
+  Setup setup = make_plan_only(config, *registry, world, job);
   if (flags.activations) {
     flags.json ? write_out(activations_json(setup.model)) : put_out(activations_text(setup.model));
     return Exit::done;
@@ -267,7 +270,7 @@ Exit plan(const Common& common, PlanFlags flags) {
     }
   }
   // A device that is not here has told no memory. The plan holds all the same.
-  if (!available(setup).device) check_device(config, *registry, setup);
+  if (!available(setup).device) check_device(*registry, setup);
   return refusal(setup);
 }
 

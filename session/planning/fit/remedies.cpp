@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "session/cards/device_section.hpp"
+
 namespace eng {
 namespace {
 
@@ -201,6 +203,15 @@ void find_remedies(const Config& config, const Registry& registry, const World& 
   remedies.small_states();
   remedies.shorter();
   remedies.smaller_model();
+}
+
+void find_smaller_workspace(const Config& config, const World& world, Trial& trial, Fit& fit) {
+  const auto least = static_cast<int64_t>(usual_workspace(0));
+  if (workspace_of(config.section("device")).value_or(0) <= usual_workspace(0) || fits(trial.whole({}, world))) return;
+  Tried less = trial.whole({{"device", workspace_key, least}}, world);
+  if (!fits(less)) return;
+  less.effect = {false, "attention by other kernels, which are slower; the last bits differ"};
+  fit.remedies.push_back(std::move(less));
 }
 
 }  // namespace eng

@@ -12,4 +12,8 @@ namespace eng {
 void find_remedies(const Config& config, const Registry& registry, const World& world, Trial& trial, const Grid& grid,
                    Fit& fit);
 
+// Adds to `fit.remedies`: the least [device] attention_workspace by default, where the configuration itself does not
+// fit and fits with that.
+void find_smaller_workspace(const Config& config, const World& world, Trial& trial, Fit& fit);
+
 }  // namespace eng

@@ -6,20 +6,12 @@
 #include <set>
 #include <tuple>
 
+#include "session/cards/device_section.hpp"
 #include "session/planning/fit/remedies.hpp"
 #include "session/planning/fits.hpp"
 #include "session/ranks/ranks.hpp"
 
 namespace eng {
-
-bool fits(const Tried& tried) {
-  return tried.refused.empty() && tried.excess.bytes == 0;
-}
-
-bool better(const Tried& a, const Tried& b) {
-  const auto key = [](const Tried& t) { return std::tuple(t.seconds, t.edits.size(), !t.effect.same_numbers); };
-  return key(a) < key(b);
-}
 
 namespace {
 
@@ -414,12 +406,13 @@ Exit refusal(const Fit& fit) {
   return refusal(fit.too_large.empty() ? none : fit.too_large.front().excess, fit.host_memory);
 }
 
-Fit find_fit(const Config& config, Registry& registry, const World& world, double most_seconds, bool lossy) {
-  const std::optional<Card> card = described_card(config);
+Fit find_fit(const Config& given, Registry& registry, const World& world, double most_seconds, bool lossy) {
+  const std::optional<Card> card = described_card(given);
+  Config config = given;
+  const Section& device = config.section("device") = device_section(given, registry, card);
   std::unique_ptr<Kernels> kernels;
-  if (has_kernels(config, card))
-    kernels = std::make_unique<Kernels>(registry, config.section("device").string("plugin"), config.section("device"));
-  const Target target = make_target(config, registry, card, kernels.get(), world.size);
+  if (has_kernels(config, card)) kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
+  const Target target = make_target(config, registry, card, device, kernels.get(), world.size);
   Fit out;
   out.device = card ? card->name : target.device;
   out.available = {target.info.total_bytes, target.host_bytes, target.arena_bytes};
@@ -438,6 +431,7 @@ Fit find_fit(const Config& config, Registry& registry, const World& world, doubl
   try {
     search.run(out);
     out.cut = search.cut();
+    find_smaller_workspace(config, world, search.trial(), out);
     // These take other numbers of ranks.
     if (!out.own_fits && data == world.size) find_remedies(config, registry, world, search.trial(), search.grid(), out);
   } catch (const Spent&) {

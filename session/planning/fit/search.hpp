@@ -10,10 +10,6 @@ namespace eng {
 // this share of the time: estimates that are closer than that do not tell which is faster.
 constexpr double other_format = 0.99;
 
-bool fits(const Tried& tried);
-// Faster; if equally fast, with fewer edits; if as many, with the same numbers.
-bool better(const Tried& a, const Tried& b);
-
 struct Fit {
   std::string device;   // "a800-80g", or the name of the device's plugin
   Available available;  // memory

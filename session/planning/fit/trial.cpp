@@ -2,6 +2,7 @@
 #include "session/planning/fit/trial.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "session/model/recompute.hpp"
 #include "session/planning/fits.hpp"
@@ -68,6 +69,15 @@ Trial::Trial(const Config& config, Registry& registry, double most_seconds, bool
       registry_(registry),
       end_(processor_seconds() + most_seconds),
       most_layers_(several ? 3 * few : many) {}
+
+bool fits(const Tried& tried) {
+  return tried.refused.empty() && tried.excess.bytes == 0;
+}
+
+bool better(const Tried& a, const Tried& b) {
+  const auto key = [](const Tried& t) { return std::tuple(t.seconds, t.edits.size(), !t.effect.same_numbers); };
+  return key(a) < key(b);
+}
 
 Tried only_fixed(Tried tried, Edits edits, uint64_t available) {
   tried.edits = std::move(edits);

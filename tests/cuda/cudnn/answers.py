@@ -24,7 +24,7 @@ PINNED = "9.19.0"  # what a plan counts on by default: all GPUs with all shapes
 GPUS = ("A100", "H100", "H200", "B200")
 PASSES = ("forward", "backward")
 TAKEN = HERE / "taken.txt"
-CAP = 512 << 20  # [device] attention_workspace, by default
+CAP = 512 << 20  # [device] attention_workspace of small cards, by default
 # B, T, heads, kv_heads, D
 ODD = [(1, 1, 1, 1, 64), (1, 2, 2, 2, 64), (2, 7, 4, 2, 32), (3, 17, 6, 3, 40), (1, 64, 4, 4, 20), (1, 63, 2, 1, 8),
        (1, 65, 2, 2, 16), (2, 100, 4, 2, 32), (1, 127, 71, 1, 64), (5, 128, 8, 4, 96), (1, 129, 3, 3, 128),

@@ -55,7 +55,7 @@ struct OnCard {
   Machine machine;
   explicit OnCard(const char* card, uint64_t attention_workspace = uint64_t{512} << 20) {
     const Config config = planned::config_of("tiny", "none", {"precision.plugin=bf16"});
-    target = make_target(config, planned::plugins(), find_card(card, ".", "x"), nullptr, 1);
+    target = make_target(config, planned::plugins(), find_card(card, ".", "x"), config.section("device"), nullptr, 1);
     target.attention_workspace = attention_workspace;
     machine = machine_of(config.section("comm"), target);
   }

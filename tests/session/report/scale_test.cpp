@@ -126,7 +126,7 @@ TEST_CASE("a described card says how large nodes are, and how fast their network
   CHECK(card.network == 25e9);
   CHECK(card.network_latency == Approx(9.6e-6));
   const eng::Config config = config_for(llama, "a800-80g", {});
-  const eng::Target target = eng::make_target(config, large_plugins(), card, nullptr, 16);
+  const eng::Target target = eng::make_target(config, large_plugins(), card, config.section("device"), nullptr, 16);
   const eng::Machine machine = eng::machine_of(config.section("comm"), target);
   CHECK(machine.ranks_per_node == 8);
   CHECK(machine.bandwidth == Approx(0.8 * 25e9));
