@@ -18,6 +18,7 @@ constexpr const char* op_experts_gated = "eng.moe.gated/1";
 constexpr const char* op_experts_sum = "eng.moe.combine/1";
 constexpr const char* op_conv = "eng.mamba.causal_conv1d/1";
 constexpr const char* op_scan = "eng.mamba.selective_scan/1";
+constexpr const char* op_scan_grad = "eng.mamba.selective_scan_grad/1";
 constexpr const char* op_ssd = "eng.mamba.ssd/1";
 constexpr const char* op_gated_norm = "eng.mamba.gated_norm/1";
 constexpr const char* op_gated_squares = "eng.mamba.gated_squares/1";  // plugins/mamba/norm_part.hpp

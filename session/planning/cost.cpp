@@ -8,6 +8,7 @@
 #include "engine/ops_fp8.h"
 #include "engine/ops_parallel.h"
 #include "engine/ops_softcap.h"
+#include "session/model/divided_ops.hpp"
 #include "session/model/fp8.hpp"
 
 namespace eng {
@@ -99,6 +100,18 @@ double attention_seconds(const Call& call, bool backward, double rate, double in
          (backward ? in_memory : 0);
 }
 
+// Seconds of Mamba's scan or its gradient, by the instructions of a warp that plugins/mamba/cuda issues for a token of
+// a channel with 16 states (docs/cuda.md): neither memory nor products bound it. 0 for other ops.
+double scan_seconds(const Call& call, const Machine& m) {
+  const bool backward = is(call, op_scan_grad);
+  if (!backward && !is(call, op_scan)) return 0;
+  const size_t u = backward ? 1 : 0, segments = 9;
+  const bool packed = call.in.size() > segments && call.in[segments].dtype;
+  const double issued = !backward ? 6.5 : packed ? 20 : 17, states = static_cast<double>(call.in[u + 2].dims[1]);
+  const double slots = m.exponentials / 4;  // a processor has 4 for each 16 exponentials
+  return elements(call.in[u]) * issued * states / 16 / (reached.scan * slots);
+}
+
 }  // namespace
 
 std::optional<uint64_t> attention_scratch(const Call& call, uint32_t arch) {
@@ -158,7 +171,10 @@ Cost cost_of(const Plan& plan, const Topology& topology, const Action& action, c
     return larger(cost, {attention_seconds(call, backward, rate, in_memory, m), BoundBy::compute});
   }
   cost = larger(cost, {call.flops / rate, BoundBy::compute});
-  if (m.exponentials > 0) cost.seconds += passes(call, m);
+  if (m.exponentials > 0) {
+    cost = larger(cost, {scan_seconds(call, m), BoundBy::compute});
+    cost.seconds += passes(call, m);
+  }
   return cost;
 }
 

@@ -130,6 +130,24 @@ TEST_CASE("attention and the head take what they took on an H200") {
   CHECK(a100.attention(128, true) / h200.attention(128, true) == Approx(0.22 * 989 / (0.35 * 312)).epsilon(0.01));
 }
 
+TEST_CASE("Mamba's scan takes what its kernels issue on a card") {
+  // u, delta, a_log, [B | C], d, dt_bias, gate; 4 x 1,024 tokens of 4,096 channels with 16 states.
+  const auto ms = [](const OnCard& card, bool backward, int64_t states) {
+    const eng_desc u = make_desc(ENG_BF16, {4, 1024, 4096}), bc = make_desc(ENG_BF16, {4, 1024, 2 * states});
+    const eng_desc a = make_desc(ENG_F32, {4096, states}), d = make_desc(ENG_F32, {4096});
+    const eng_desc kept = make_desc(ENG_F32, {4, 16, states, 4096});
+    const Op scan{backward ? "eng.mamba.selective_scan_grad/1" : "eng.mamba.selective_scan/1", 7, 9, nullptr};
+    return backward ? card.ms(scan, {u, u, u, a, bc, d, d, u, kept}, {u, u, a, bc, d, d, u})
+                    : card.ms(scan, {u, u, a, bc, d, d, u}, {u, kept});
+  };
+  const OnCard h200("h200"), a100("a100-80g");
+  const double count = 4 * 1024 * 4096, slots = 67e12 / 64;  // 4 for each 128 units that make 2 FLOPs
+  CHECK(ms(h200, false, 16) == Approx(1e3 * count * 6.5 / slots / reached.scan).epsilon(0.01));
+  CHECK(ms(h200, true, 16) == Approx(1e3 * count * 17 / slots / reached.scan).epsilon(0.01));
+  CHECK(ms(h200, true, 64) == Approx(4 * ms(h200, true, 16)));
+  CHECK(ms(a100, true, 16) > 1.5 * ms(h200, true, 16));
+}
+
 TEST_CASE("a reshape in place takes no time, and a product in fp8 that of rounding its factors, too") {
   const OnCard h100("h100-80g");
   const eng_desc rows = make_desc(ENG_BF16, {4096, 8192}), flat = make_desc(ENG_BF16, {4096 * 8192});
