@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace decoder {
 namespace {
@@ -79,7 +80,9 @@ double rope_attention_scaling(const Rope& rope) {
   return std::sqrt(1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_positions)));
 }
 
-std::vector<float> rope_table(const Rope& rope, int64_t head_dim, int64_t length) {
+namespace {
+
+std::vector<float> new_table(const Rope& rope, int64_t head_dim, int64_t length) {
   const std::vector<double> frequencies = rope_frequencies(rope, head_dim, length);
   const double scaling = rope_attention_scaling(rope);
   const size_t half = frequencies.size();
@@ -93,6 +96,28 @@ std::vector<float> rope_table(const Rope& rope, int64_t head_dim, int64_t length
     }
   }
   return out;
+}
+
+}  // namespace
+
+// A search for a plan traces the same model again and again, so the last table is kept if it is not large.
+std::vector<float> rope_table(const Rope& rope, int64_t head_dim, int64_t length) {
+  constexpr size_t most_kept = size_t{1} << 21;  // elements
+  struct Last {
+    Rope rope;
+    int64_t head_dim = 0, length = 0;
+    std::vector<float> table;
+  };
+  static thread_local Last last;
+  const auto key = [](const Rope& r) {
+    return std::tie(r.type, r.theta, r.factor, r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow,
+                    r.attention_factor, r.max_positions, r.original_positions, r.short_factor, r.long_factor);
+  };
+  if (!last.table.empty() && last.head_dim == head_dim && last.length == length && key(last.rope) == key(rope))
+    return last.table;
+  std::vector<float> table = new_table(rope, head_dim, length);
+  if (table.size() <= most_kept) last = {rope, head_dim, length, table};
+  return table;
 }
 
 }  // namespace decoder

@@ -2,7 +2,7 @@
 // The fastest settings that fit, by real plans.
 #pragma once
 
-#include "session/planning/fit/trial.hpp"
+#include "session/planning/fit/families.hpp"
 
 namespace eng {
 
@@ -38,7 +38,8 @@ Exit refusal(const Fit& fit);
 // Plans for `world`'s rank. Of each setting but the micro-batch, the largest micro-batch that fits counts: it is the
 // fastest of them. A plan is laid out only if the bytes that are live at a time fit; with one setting, memory falls
 // with the micro-batch, but for a step of one micro-batch, which frees its gradients early and is planned separately.
-// Models of many layers are planned with few first. The search ends after `most_seconds` of processor time.
+// Models of many layers are planned with few first. The search ends after `most_seconds` of processor time,
+// with the best that it has found: none of its parts takes all of the time.
 // Throws Error(Exit::usage) if the memory of the device is unknown.
 // `lossy`: also with options of strategies that change values which they move.
 Fit find_fit(const Config& config, Registry& registry, const World& world,

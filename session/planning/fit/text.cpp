@@ -111,14 +111,16 @@ std::string fit_text(const Fit& fit) {
   for (size_t k = 0; k < std::min(fit.too_large.size(), most_told); ++k) out += too_large_text(fit.too_large[k], fit);
   if (fit.too_large.size() > most_told)
     out += fmt::format("  {:<11} {} more settings; --json lists them\n", "too large", fit.too_large.size() - most_told);
-  if (!first_of(fit))
+  if (!first_of(fit) && fit.cut)
+    out += "  nothing that fits was found: the time ended first\n";
+  else if (!first_of(fit))
     out += fit.too_large.empty()
                ? "  nothing fits\n"
                : fmt::format("  nothing fits: {} too much at least\n", size(fit.too_large.front().excess.bytes));
   else if (!fit.own_fits)
     out += "  nothing fits in the configuration's number format\n";
   for (const Tried& t : fit.remedies) out += tried_text("would fit", t, fit);
-  if (!first_of(fit) && fit.remedies.empty()) out += "  no smaller model fits either\n";
+  if (!first_of(fit) && fit.remedies.empty() && !fit.cut) out += "  no smaller model fits either\n";
   out += fmt::format("  {} plans were made\n", fit.plans);
   for (const Tried* t : {fit.same ? &*fit.same : nullptr, fit.best ? &*fit.best : nullptr})
     if (t && !t->edits.empty())
@@ -171,9 +173,10 @@ std::vector<std::string> proposals(const Fit& fit) {
 }
 
 std::string cut_text(const Fit& fit) {
-  return fit.cut ? fmt::format("the search ended after {:g} s of processor time; engine plan --fit searches to its end",
-                               seconds_for_proposals)
-                 : "";
+  if (!fit.cut) return "";
+  return fmt::format("{} {:g} s of processor time and {} plans; engine plan --fit searches to its end",
+                     proposals(fit).empty() ? "nothing that fits was found in" : "the search ended after",
+                     seconds_for_proposals, fit.plans);
 }
 
 }  // namespace eng

@@ -2,6 +2,7 @@
 #include "session/planning/fit/trial.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "session/model/recompute.hpp"
@@ -67,8 +68,14 @@ double processor_seconds() {
 Trial::Trial(const Config& config, Registry& registry, double most_seconds, bool several)
     : config_(config),
       registry_(registry),
-      end_(processor_seconds() + most_seconds),
+      last_(processor_seconds() + most_seconds),
+      end_(last_),
       most_layers_(several ? 3 * few : many) {}
+
+void Trial::allow(double share) {
+  const double now = processor_seconds();
+  end_ = std::isinf(last_) ? last_ : now + share * (last_ - now);
+}
 
 bool fits(const Tried& tried) {
   return tried.refused.empty() && tried.excess.bytes == 0;
@@ -158,9 +165,9 @@ bool Trial::on_few(const Edits& edits) const {
 }
 
 Tried Trial::bound(const Edits& edits, const World& world) {
-  const auto [it, fresh] = bounds_.try_emplace(key_of(edits, world));
-  if (fresh) it->second = new_bound(edits, world);
-  return it->second;
+  const std::string key = key_of(edits, world);
+  if (const auto known = bounds_.find(key); known != bounds_.end()) return known->second;
+  return bounds_[key] = new_bound(edits, world);
 }
 
 Tried Trial::new_bound(const Edits& edits, const World& world) {
@@ -181,16 +188,20 @@ Tried Trial::new_bound(const Edits& edits, const World& world) {
 }
 
 Tried Trial::whole(const Edits& edits, const World& world) {
-  const auto [it, fresh] = wholes_.try_emplace(key_of(edits, world));
-  if (!fresh) return it->second;
-  if (degree_with(config_, edits, "pipeline") > 1) return it->second = staged(edits, world, true);
-  return it->second = guarded(edits, world, [&] {
-           const Config with = edited(config_, registry_, edits, world.size);
-           const Setup setup = make_plan_only(with, registry_, world);
-           Tried out = measured(setup, with, edits);
-           out.placed = true;
-           return out;
-         });
+  const std::string key = key_of(edits, world);
+  if (const auto known = wholes_.find(key); known != wholes_.end()) return known->second;
+  return wholes_[key] = new_whole(edits, world);
+}
+
+Tried Trial::new_whole(const Edits& edits, const World& world) {
+  if (degree_with(config_, edits, "pipeline") > 1) return staged(edits, world, true);
+  return guarded(edits, world, [&] {
+    const Config with = edited(config_, registry_, edits, world.size);
+    const Setup setup = make_plan_only(with, registry_, world);
+    Tried out = measured(setup, with, edits);
+    out.placed = true;
+    return out;
+  });
 }
 
 uint64_t Trial::row_bytes(const Edits& format, const World& world) {

@@ -51,6 +51,8 @@ class Trial {
   // `most_seconds`: of processor time of this process, from now on. `several`: there are many settings to try.
   Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity(),
         bool several = false);
+  // From now on, until the next call, this share of the time that is left.
+  void allow(double share);
   // A lower bound of every layout of this setting, and its time; for a model with many layers, read off plans with few,
   // and for a pipeline, off plans of its first and its last stage with few micro-batches.
   Tried bound(const Edits& edits, const World& world);
@@ -71,6 +73,7 @@ class Trial {
   Tried staged(const Edits& edits, const World& world, bool placed);
   Tried sketch(const Edits& edits, const World& world, int64_t layers);
   Tried new_bound(const Edits& edits, const World& world);
+  Tried new_whole(const Edits& edits, const World& world);
   // True if plans with few layers tell about the whole one.
   bool on_few(const Edits& edits) const;
   Tried guarded(const Edits& edits, const World& world, const std::function<Tried()>& plan);
@@ -78,7 +81,8 @@ class Trial {
   Registry& registry_;
   Available available_;
   size_t plans_ = 0;
-  const double end_;                              // by processor_seconds
+  const double last_;                             // by processor_seconds
+  double end_;                                    // likewise, of what is allowed
   const int64_t most_layers_;                     // of a model that is planned whole at once
   std::map<std::string, Tried> bounds_, wholes_;  // by their edits and ranks
 };

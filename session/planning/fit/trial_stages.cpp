@@ -12,12 +12,13 @@ namespace {
 
 constexpr int64_t planned_whole = 8;  // layers of a model all of whose stages are planned to bound a step
 
-// The most micro-batches whose activations of a part a rank keeps at a time.
+// The most passes whose activations a rank keeps at a time, each of a micro-batch and a part. Nothing goes back through
+// the parts of a reference.
 uint32_t in_flight(const Pipeline& p, uint32_t rank) {
   const uint32_t groups = std::max(p.micro_batches / p.ranks, 1U), behind = p.ranks - 1 - rank;
-  const uint32_t group = (p.micro_batches + groups - 1) / groups;
-  const uint32_t ahead = p.parts == 1 ? behind : (p.parts - 1) * group + 2 * behind;
-  return std::min(p.parts * p.micro_batches, ahead + 1);
+  const uint32_t group = (p.micro_batches + groups - 1) / groups, parts = p.parts - p.reference;
+  const uint32_t ahead = parts == 1 ? behind : (parts - 1) * group + 2 * behind;
+  return std::min(parts * p.micro_batches, ahead + 1);
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ Trial::Stage Trial::stage(const Edits& edits, const World& world, uint32_t numbe
     if (!placed) more.host = 0;  // of so few, the part of the lists that grows is not known
     const Pipeline planned = pipeline_of(ranks, micro_batches), step = pipeline_of(ranks, all);
     if (micro_batches < enough_micro_batches(step))
-      more.device += (in_flight(step, number) - in_flight(planned, number)) * (kept(setup.model).bytes / planned.parts);
+      more.device += (in_flight(step, number) - in_flight(planned, number)) *
+                     (kept(setup.model).bytes / (planned.parts - planned.reference));
     tried.peak = with_more(tried.peak, more, setup);
     tried.excess = excess(tried.peak, available_);
     tried.computing *= double(all) / micro_batches;

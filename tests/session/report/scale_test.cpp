@@ -23,8 +23,8 @@ namespace {
 eng::Registry& large_plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "offload/host", "optim/optim",
-                             "precision/precision", "zero/zero"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "loss/preference", "opt/opt", "offload/host",
+                             "optim/optim", "precision/precision", "zero/zero"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);
@@ -44,11 +44,11 @@ struct Found {
   eng::Fit fit;
   double seconds = 0;  // of processor time
 };
-Found found(const std::string& model, uint32_t ranks, const Words& words, bool lossy = false) {
+Found found(const std::string& model, uint32_t ranks, const Words& words, bool lossy = false, double most = 300) {
   const std::clock_t start = std::clock();
   eng::Config config = config_for(model, "a800-80g", words);
   const eng::World world = eng::planned_world(config, ranks);
-  Found out{eng::find_fit(config, large_plugins(), world, 300, lossy), 0};
+  Found out{eng::find_fit(config, large_plugins(), world, most, lossy), 0};
   out.seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   return out;
 }
@@ -219,6 +219,44 @@ TEST_CASE("stages are planned with few micro-batches as with all") {
       CHECK(few[s].seconds() == Approx(whole.seconds()).epsilon(0.03));
     }
   }
+}
+
+// Bounds are read off the first and the last stage of a few micro-batches. A reference keeps nothing for a backward.
+TEST_CASE("what a stage needs at least, beside a reference and without one") {
+  for (const bool reference : {false, true})
+    for (const Words& more : {Words{}, Words{"parallel.virtual_stages=2"}}) {
+      Words words = {"train.sequence_length=256", "train.micro_batch=8", "train.accumulate=16",
+                     "model.num_hidden_layers=16", "parallel.pipeline=4"};
+      words.insert(words.end(), more.begin(), more.end());
+      if (reference) words.insert(words.end(), {"loss.plugin=preference", "loss.kind=dpo", "reference.from=start"});
+      INFO(fmt::format("{}", fmt::join(words, " ")));
+      const eng::Config config = config_for("plugin = 'llama'\npreset = 'tiny'\n", "a800-80g", words);
+      eng::Trial trial(config, large_plugins());
+      const eng::Tried least = trial.bound({}, {0, 4, 0, 4}), placed = trial.whole({}, {0, 4, 0, 4});
+      REQUIRE(least.refused == "");
+      REQUIRE(placed.refused == "");
+      INFO(least.peak.arena << " of " << placed.peak.arena);
+      CHECK(least.peak.arena <= placed.peak.arena);
+      CHECK(double(least.peak.arena) > 0.97 * double(placed.peak.arena));
+    }
+}
+
+TEST_CASE("a search that is out of time has the best of what it looked at") {
+  const Words few = {"train.sequence_length=2048", "train.global_batch=64", "train.micro_batch=1"};
+  const Found one = found("plugin = 'llama'\npreset = '7b'\n", 16, few, false, 0.25 * patience);
+  INFO(eng::fit_text(one.fit) << one.seconds << " s");
+  CHECK(one.fit.cut);
+  REQUIRE_FALSE(one.fit.fastest.empty());
+  for (const eng::Tried& t : one.fit.fastest) CHECK((t.placed && t.excess.bytes == 0 && t.seconds > 0));
+  for (const auto* told : {&one.fit.same, &one.fit.best, &one.fit.second, &one.fit.own_format})
+    if (*told) CHECK((*told)->peak.machine > 0);
+  CHECK_FALSE(eng::proposals(one.fit).empty());
+  CHECK_THAT(eng::cut_text(one.fit), Contains(fmt::format("processor time and {} plans", one.fit.plans)));
+  const Found none = found("plugin = 'llama'\npreset = '7b'\n", 16, few, false, 0);
+  CHECK(none.fit.cut);
+  CHECK(eng::proposals(none.fit).empty());
+  CHECK_THAT(eng::cut_text(none.fit), Contains("nothing that fits was found in") && Contains(" 0 plans"));
+  CHECK_THAT(eng::fit_text(none.fit), Contains("the time ended first") && !Contains("no smaller model"));
 }
 
 TEST_CASE("five settings for a LLaMA of 7 billion parameters on two nodes, in seconds") {
