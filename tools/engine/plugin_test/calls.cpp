@@ -369,7 +369,8 @@ std::optional<Case> standard_case(const std::string& id, int32_t dtype, uint32_t
                                   const Forward& forward) {
   const auto found = makers().find(id);
   const bool scales = id == ENG_OP_LOSS_SCALE || id == ENG_OP_SCALER;
-  const Maker maker = scales ? scaler : found != makers().end() ? found->second : vocabulary_maker(id);
+  Maker maker = scales ? scaler : found != makers().end() ? found->second : vocabulary_maker(id);
+  if (!maker) maker = fp8_maker(id);
   if (!maker) return std::nullopt;
   Draw draw{random, dtype, forward, {}, {}, form};
   maker(draw);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random calls of the standard ops (engine/ops.h): shapes, attributes, and values that mean something to the op.
+// Random calls of the ops of the headers (engine/ops.h and those beside it): shapes, attributes, and values that mean
+// something to the op.
 #pragma once
 
 #include <optional>

@@ -72,5 +72,7 @@ struct Draw {
 using Maker = void (*)(Draw&);
 // Makes calls of the ops of parts of a vocabulary (engine/ops_parallel.h); null for other ops.
 Maker vocabulary_maker(const std::string& op);
+// Makes calls of the ops of delayed scales (engine/ops_fp8.h), which no model uses; null for other ops.
+Maker fp8_maker(const std::string& op);
 
 }  // namespace eng::plugin_test

@@ -252,8 +252,15 @@ Place place_of(const Subject& s, const Op& op) {
                                     std::strcmp(format, "f32") == 0 ? &why : nullptr))
           out.cases.push_back(std::move(c));
       Random random = s.random(op.id);
+      const int32_t dtype = std::strcmp(format, "f64") == 0 ? ENG_F64 : ENG_F32;
+      const Forward forward = [&](const Call& call, const std::vector<Array>& in) {
+        return out.machine->run(call, in);
+      };
+      for (int round = 0; round < s.rounds && (out.cases.empty() || round); ++round)
+        if (auto one = standard_case(op.id, dtype, 0, random, forward); one && out.machine->serves(one->call))
+          out.cases.push_back(std::move(*one));
       if (out.cases.empty() && op.max_in)
-        for (Case& c : found_cases(op, random, std::strcmp(format, "f64") == 0 ? ENG_F64 : ENG_F32))
+        for (Case& c : found_cases(op, random, dtype))
           if (out.machine->serves(c.call)) out.cases.push_back(std::move(c));
       // A kernel may accept the call while it is planned and refuse it later.
       std::erase_if(out.cases, [&](const Case& c) {
