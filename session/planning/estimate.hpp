@@ -53,8 +53,8 @@ struct Reached {
   // instructions reach 0.63 of the peak of an H100 (Luo et al. 2024, arXiv 2402.13499), and all of that of others.
   double own_since_90, own_attention;
   double own_backward;  // its products by those that count: the scores are computed twice
-  // Of the slots in which a processor issues instructions, by Mamba's scan. The forward before its last change issued
-  // 6.3 for a token of a channel and, what bound it, 32 exponentials: 7.7 ps on an H200, where it took 15.7.
+  // The part of the slots for instructions that Mamba's scan uses. The forward before its last change issued 6.3 for a
+  // token of a channel and, what bound it, 32 exponentials: 7.7 ps on an H200, where it took 15.7.
   double scan;
 };
 constexpr Reached reached = {0.72, 0.85, 0.8, 4e-6, 0.5, 1.58, 6.67, 0.22, 0.35, 1.4, 0.5};
