@@ -64,15 +64,16 @@ const Option* find_option(const Schema& schema, const std::string& key) {
 // The type, with the words that may stand in place of an amount.
 static std::string type_text(const Option& option) {
   std::string text = type_name(option.type);
-  for (const std::string& word : option.type == Type::bytes ? option.choices : std::vector<std::string>())
-    text += ", or " + toml_text(word);
+  if (option.type == Type::bytes)
+    for (const std::string& word : option.choices) text += ", or " + toml_text(word);
   return text;
 }
 
 std::string describe(const Option& option) {
   std::string text = type_text(option);
-  for (const std::string& choice : option.type == Type::bytes ? std::vector<std::string>() : option.choices)
-    text += (&choice == &option.choices.front() ? ": " : ", ") + toml_text(choice);
+  if (option.type != Type::bytes)
+    for (const std::string& choice : option.choices)
+      text += (&choice == &option.choices.front() ? ": " : ", ") + toml_text(choice);
   const std::string range = range_text(option);
   return text + (range.empty() ? "" : ", " + range);
 }
