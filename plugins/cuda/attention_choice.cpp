@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention_choice.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace cuda {
 namespace {
 
@@ -94,6 +97,15 @@ AttentionChoice choose_attention(const Call& call, bool backward) {
     return {own.name, true, o.who == AttentionOptions::cudnn, answer.bytes, o.version, s};
   if (o.who == AttentionOptions::cudnn) throw Error{ENG_UNSUPPORTED, why};
   return own;
+}
+
+double distance(const common::Reals& got, const common::Reals& right, size_t n) {
+  double most = 0, apart = 0;
+  for (int64_t k = 0; k < static_cast<int64_t>(n); ++k) {
+    most = std::max(most, std::abs(right[k]));
+    if (const double by = std::abs(got[k] - right[k]); !(by <= apart)) apart = std::isnan(apart) ? apart : by;
+  }
+  return apart == 0 ? 0 : apart / most;
 }
 
 std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what) {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "../common/call.hpp"
+#include "../common/reals.hpp"
 #include "attention_workspace.hpp"
 #include "kernels/library.hpp"
 
@@ -33,6 +33,10 @@ struct AttentionChoice {
 // For eng.attention/1, eng.attention_window/1 or, with `backward`, its gradient. Throws Error if [device] attention =
 // "cudnn" and cuDNN cannot serve the call.
 AttentionChoice choose_attention(const common::Call& call, bool backward);
+
+// The largest difference of `got` from `right`, of n elements of 16 bits, in parts of the largest of `right`; NaN if
+// one of them is.
+double distance(const common::Reals& got, const common::Reals& right, size_t n);
 
 // "the plan counts on cuDNN 9.19.0 and ..., and the installed cuDNN 9.14.0 `what`".
 std::string refusal(const AttentionChoice& choice, uint64_t installed, const std::string& what);

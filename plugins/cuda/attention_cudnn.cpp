@@ -124,7 +124,8 @@ struct Dispatcher {
       Served& run = of(on).choices.attention;
       eng_device_info info = Call(*c).device;
       eng_call wgmma = *c;  // as [device] attention = "own-wgmma" would have it
-      const bool can = own_can && backward && !choice.strict && has_wgmma(*c);
+      const bool asked = info.settings[library::attention_setting] % 4 == library::own_wgmma;
+      const bool can = own_can && backward && !choice.strict && !asked && has_wgmma(*c);
       info.settings[library::attention_setting] |= library::own_wgmma, wgmma.device = &info;
       if (can && of(on).choices.measure && !run.contains(choice.name)) {
         Race race(*c, std::max(bytes, choice.bytes));

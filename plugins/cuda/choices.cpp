@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Algorithms that were measured, and who computes attention, as the text that a run keeps: where they were measured, a
-// line for each product, and one for each call of attention that the plan leaves to cuDNN.
+// line for each product, and one for each call of attention that was, or that the plan leaves to cuDNN.
 #include <cublasLt.h>
 
 #include <sstream>

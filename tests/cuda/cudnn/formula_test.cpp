@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin's formulas against the committed answers of cuDNN. Neither cuDNN nor CUDA is needed.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -178,6 +179,17 @@ TEST_CASE("cudnn: what it has computed it must go on computing, and where it is 
   own[name] = "own wgmma";
   CHECK(computed(choice, own, "cuDNN 9.19.0") == "own");
   CHECK(own[name] == "own wgmma");
+}
+
+TEST_CASE("tune: one NaN among the results of a kernel keeps it from being taken") {
+  uint16_t right[] = {0x3f80, 0xc000, 0x3f00}, got[] = {0x3f80, 0xbff0, 0x3f00};  // 1, -2, 0.5; -1.875
+  const auto apart = [&] { return cuda::distance({got, ENG_BF16}, {right, ENG_BF16}, 3); };
+  CHECK(apart() == 0.0625);
+  got[0] = 0x7fc0;
+  CHECK(std::isnan(apart()));
+  got[0] = 0x3f80, got[2] = 0x7fc0;
+  CHECK(std::isnan(apart()));
+  CHECK(cuda::distance({right, ENG_BF16}, {right, ENG_BF16}, 3) == 0);
 }
 
 TEST_CASE("cudnn: demanded where it cannot, the error names the edits that help") {
