@@ -23,7 +23,7 @@ constexpr const char* free_word = "free";
 // nothing else: neither on the strategy nor on what is recomputed or offloaded, which change no bit of a run.
 constexpr uint64_t usual_workspace(uint64_t memory) {
   constexpr uint64_t mib = uint64_t{1} << 20, step = 256 * mib;
-  return std::max(512 * mib, (memory / 64 + step / 2) / step * step);
+  return std::max(512 * mib, (memory / 64 + step / 2 - 1) / step * step);
 }
 
 // That of a card; a card's file may give a kernel more.

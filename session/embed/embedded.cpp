@@ -205,6 +205,7 @@ std::string Embedded::plan(uint32_t ranks) {
   Registry& registry = *opening_->opened.registry;
   const World world = planned_world(config, ranks);
   if (const std::string epochs = try_count_steps(config, registry, ranks); !epochs.empty()) note_(epochs);
+  unsettle(config.section("device"));
   settle(config, planned_workspace(config, registry, world, request_.readable));
   const Setup setup = make_plan_only(config, registry, world, request_.readable);
   for (const std::string& note : setup.notes) note_(note);

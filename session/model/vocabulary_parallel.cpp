@@ -58,6 +58,13 @@ bool of_vocabulary(const std::vector<Reader>& readers) {
   return false;
 }
 
+bool is_part_of_head(Model& model, uint32_t parameter) {
+  for (const Reader& r : readers_of(model, parameter))
+    for (const Node& node : r.block->graph.nodes)
+      if (is(node, ENG_OP_GROUP_CROSS_ENTROPY) && node.in[1] == r.table) return true;
+  return false;
+}
+
 class Vocabulary {
  public:
   Vocabulary(Model& model, const Ranks& ranks, bool kernels) : model_(model), ranks_(ranks), kernels_(kernels) {}
@@ -106,12 +113,18 @@ class Vocabulary {
 
 }  // namespace
 
-void divide_vocabulary(Model& model, const Ranks& ranks, bool kernels, std::vector<std::string>& notes) {
+void divide_vocabulary(Model& model, const Ranks& ranks, bool kernels, int64_t head_rows,
+                       std::vector<std::string>& notes) {
   if (ranks.tensor == 1) return;
   Vocabulary vocabulary(model, ranks, kernels);
   for (uint32_t p = 0; p < model.params.size(); ++p)
     if (const std::string why = vocabulary.divide(p); !why.empty())
       notes.push_back(fmt::format("parallel.tensor leaves {} whole: {}", model.params[p].name, why));
+    else if (const int64_t rows = model.params[p].desc.dims[0]; head_rows > 1 && rows % 8 && is_part_of_head(model, p))
+      notes.push_back(
+          fmt::format("parallel.tensor: a rank's part of {} has {} rows, no multiple of 8, which slows its "
+                      "products; parts of a head are not padded",
+                      model.params[p].name, rows));
 }
 
 }  // namespace eng

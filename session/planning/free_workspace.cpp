@@ -62,15 +62,24 @@ std::optional<Workspace> planned_workspace(const Config& config, Registry& regis
   if (!unsettled_workspace(device)) return {};
   const Section by_default = device_section(config, registry, described_card(config));
   const auto usual = static_cast<uint64_t>(by_default.integer(workspace_key));
-  if (!device.has(workspace_key) || readable.forward) return Workspace{usual, "derived"};
+  if (!device.has(workspace_key) || readable.forward || readable.job) return Workspace{usual, "derived"};
+  if (device.has("attention") && device.string("attention") == "cudnn")
+    throw Error(Exit::usage,
+                "device.attention_workspace = \"free\": it leaves calls that take more to other kernels, and "
+                "device.attention = \"cudnn\" has none",
+                "device.attention = \"auto\", or a number of bytes for device.attention_workspace");
   Stages stages(config, registry, world, readable);
   // Without a cap, the scratch of a call is what it takes by whoever serves it then: no smaller cap has other calls.
   std::vector<uint64_t> peaks;
   std::set<uint64_t, std::greater<>> caps;
   for (uint32_t s = 0; s < stages.count(); ++s) {
-    peaks.push_back(stages.peak(s, usual));
+    const Setup with_usual = stages.plan(s, usual);
+    peaks.push_back(Stages::device_peak(with_usual));
+    std::set<uint64_t> before;  // by own kernels, too, which no cap limits
+    for (const Call& call : with_usual.plan.calls)
+      if (is_attention(call)) before.insert(call.workspace);
     for (const Call& call : stages.plan(s, INT64_MAX).plan.calls)
-      if (is_attention(call) && call.workspace > usual) caps.insert(call.workspace);
+      if (is_attention(call) && call.workspace > usual && !before.contains(call.workspace)) caps.insert(call.workspace);
   }
   for (const uint64_t cap : caps) {
     bool grows = false;
@@ -86,6 +95,12 @@ std::optional<Workspace> planned_workspace(const Config& config, Registry& regis
 
 void settle(Config& config, const std::optional<Workspace>& workspace) {
   if (workspace) set_workspace(config.section("device"), workspace->bytes, workspace->origin);
+}
+
+void unsettle(Section& device) {
+  if (workspace_text(device).empty()) return;
+  device.set(workspace_key, {}, "default");
+  device.set(workspace_key, std::string(free_word), "given");
 }
 
 std::string workspace_text(const Section& device) {

@@ -42,7 +42,7 @@ Model trace(const Section& section, const eng_model& table, int64_t rows, int64_
         [&](Model& model) {
           eng::freeze(model, freeze);
           if (reference) add_reference(model, *reference);
-          divide_vocabulary(model, ranks, divides_vocabulary(target), notes);
+          divide_vocabulary(model, ranks, divides_vocabulary(target), head_rows, notes);
           pad_heads(model, head_rows);
           divide_layers(model, ranks, target.host_memory());
           divide_sequences(model, ranks);

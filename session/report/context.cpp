@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/context.hpp"
 
+#include "session/cards/device_section.hpp"
 #include "session/model/context_parallel.hpp"
 #include "session/model/pipeline.hpp"
 #include "session/model/recompute.hpp"
@@ -27,6 +28,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   }
   c.capped = setup.target.workspace > 0;
   c.workspace = workspace_text(config.section("device"));
+  c.attention_workspace = workspace_of(config.section("device"));
   c.device_total = available(setup).device, c.host_total = available(setup).host;
   c.arena_total = available(setup).arena;
   c.storage_total = available(setup).storage;

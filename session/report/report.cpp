@@ -336,6 +336,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                             {"world_size", plan.ranks.world.size},
                             {"ranks", Json::array({std::move(rank)})},
                             {"fits", fits_json(peak, c)}});
+  if (c.attention_workspace) out["attention_workspace"] = *c.attention_workspace;
   if (!c.reference.empty()) out["reference"] = c.reference;
   if (!c.transforms.empty()) out["transforms"] = c.transforms;
   if (!c.parallel.empty()) out["parallel"] = Json::ordered({{"tensor", plan.ranks.tensor}, {"text", c.parallel}});

@@ -15,13 +15,14 @@
 namespace eng {
 
 struct ReportContext : Beside {
-  std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
-  std::string card;           // what describes the device; "": it is here
-  bool assumed = false;       // `device_overhead` has no source
-  std::string workspace;      // of attention: how [device] attention_workspace = "free" was settled
-  bool capped = false;        // no kernel was asked for its scratch: the workspace is an upper bound
-  uint64_t device_total = 0;  // memory of the device; 0: unknown
-  uint64_t arena_total = 0;   // [device] memory; 0: none is given
+  std::string title;                            // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
+  std::string card;                             // what describes the device; "": it is here
+  bool assumed = false;                         // `device_overhead` has no source
+  std::string workspace;                        // of attention: how [device] attention_workspace = "free" was settled
+  std::optional<uint64_t> attention_workspace;  // its number, if the plugin of [device] has that key
+  bool capped = false;                          // no kernel was asked for its scratch: the workspace is an upper bound
+  uint64_t device_total = 0;                    // memory of the device; 0: unknown
+  uint64_t arena_total = 0;                     // [device] memory; 0: none is given
   uint64_t storage_total = 0;
   uint64_t host_total = 0;  // memory of a host, if the device's is not the host's; 0: unknown
   uint64_t weights = 0;     // bytes of all weights, padding included: the unit of traffic

@@ -2,11 +2,13 @@
 #include "session/run/host_rate.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -57,13 +59,12 @@ double measured_host_rate(uint64_t threads, uint64_t bytes) try {
   std::vector<std::unique_ptr<float[]>> memory(4 * threads);
   for (auto& part : memory) part.reset(new float[each]);
   const auto with = [&](auto work) {
-    std::vector<std::thread> all;
+    std::vector<std::jthread> all;  // which are waited for, also if the system makes no more
     for (uint64_t t = 0; t < threads; ++t)
       all.emplace_back([&, t] {
         auto* const at = &memory[4 * t];
         work(Moved{at[0].get(), at[1].get(), at[2].get(), at[3].get(), each}, at[3].get());
       });
-    for (std::thread& one : all) one.join();
   };
   with([](const Moved& part, float* gradient) {  // pages come to the thread that uses them
     std::fill_n(part.p, part.n, 1.0f), std::fill_n(part.m, part.n, 0.0f), std::fill_n(part.v, part.n, 0.0f);
@@ -78,6 +79,8 @@ double measured_host_rate(uint64_t threads, uint64_t bytes) try {
   return two_digits(28.0 * static_cast<double>(each) * threads / least);
 } catch (const std::bad_alloc&) {
   return 0;
+} catch (const std::system_error&) {  // no more threads
+  return 0;
 }
 
 bool assumes_host_rate(const Setup& setup, const Config& config) {
@@ -88,8 +91,11 @@ bool assumes_host_rate(const Setup& setup, const Config& config) {
 std::optional<double> host_rate_for(const Setup& setup, const Config& config) {
   if (!assumes_host_rate(setup, config)) return {};
   const uint64_t bytes = std::min(most_measured, arena_bytes(setup.plan).host);
-  if (bytes < least_measured) return {};
-  const double rate = measured_host_rate(room_here().cores, bytes);
+  const uint64_t cores = room_here().cores;
+  // A rank that is bound to some of the processors cannot measure for the others of its host.
+  const bool bound = cores < static_cast<uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 0L));
+  if (bytes < least_measured || (bound && setup.plan.ranks.world.size > 1)) return {};
+  const double rate = measured_host_rate(cores, bytes);
   return rate > 0 ? std::optional(rate) : std::nullopt;
 }
 

@@ -102,7 +102,7 @@ std::vector<float> new_table(const Rope& rope, int64_t head_dim, int64_t length)
 
 // A search for a plan traces the same model again and again, so the last table is kept if it is not large.
 std::vector<float> rope_table(const Rope& rope, int64_t head_dim, int64_t length) {
-  constexpr size_t most_kept = size_t{1} << 21;  // elements
+  constexpr size_t most_kept = size_t{1} << 18;  // elements: 1 MiB
   struct Last {
     Rope rope;
     int64_t head_dim = 0, length = 0;

@@ -245,9 +245,9 @@ Fit find_fit(const Config& given, Registry& registry, const World& world, double
   out.rows = search.grid().ways[0].rows * data;
   out.tokens = out.rows * config.section("train").integer("sequence_length");
   try {
+    find_smaller_workspace(config, world, search.trial(), out);  // before a search takes all time
     search.run(out);
     out.cut = search.cut();
-    find_smaller_workspace(config, world, search.trial(), out);
     // These take other numbers of ranks.
     if (!out.own_fits && data == world.size) find_remedies(config, registry, world, search.trial(), search.grid(), out);
   } catch (const Spent&) {

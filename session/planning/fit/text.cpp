@@ -117,7 +117,7 @@ std::string fit_text(const Fit& fit) {
     out += fit.too_large.empty()
                ? "  nothing fits\n"
                : fmt::format("  nothing fits: {} too much at least\n", size(fit.too_large.front().excess.bytes));
-  else if (!fit.own_fits)
+  else if (!fit.own_fits && !fit.cut)
     out += "  nothing fits in the configuration's number format\n";
   for (const Tried& t : fit.remedies) out += tried_text("would fit", t, fit);
   if (!first_of(fit) && fit.remedies.empty() && !fit.cut) out += "  no smaller model fits either\n";

@@ -22,6 +22,7 @@ ENG_DESCRIPTION(
     "fallback = 'reference'\n"
     "[provides.options]\n"
     "attention_workspace = { type = 'bytes', choices = ['free'], min = 0, resume = 'note' }\n"
+    "attention = { type = 'string', default = 'auto', choices = ['auto', 'cudnn'] }\n"
     "scratch = { type = 'bytes', default = 0 }\n"
     "total = { type = 'bytes', default = 0, help = 'its memory' }\n"
     "[[provides]]\n"

@@ -104,6 +104,8 @@ TEST_CASE("free scratch of attention is what does not raise the planned peak") {
   CHECK(peak(config) == usual);
   const Setup setup = make_plan_only(config, plugins());
   CHECK(workspace_of(setup.device) == fits);
+  CHECK_THAT(plan_json(setup.plan, report_context(setup, config)),
+             Contains(fmt::format("\"attention_workspace\": {}", fits)));
   CHECK_THAT(plan_text(setup.plan, report_context(setup, config)),
              Contains("attention scratch 600.0 MiB, free: 88.0 MiB more than by default, the planned peak of a device "
                       "does not grow"));
@@ -114,6 +116,12 @@ TEST_CASE("free scratch of attention is what does not raise the planned peak") {
   CHECK_THAT(refused->origin, Contains("the planned peak of a device would grow"));
   CHECK_THAT(planned_workspace(free_with(1 * mib, one), plugins(), {})->origin,
              Contains("no call of attention takes more"));
+  CHECK_THROWS_WITH(planned_workspace(free_with(fits, {"device.attention=cudnn"}), plugins(), {}),
+                    Contains("device.attention = \"cudnn\" has none"));
+  // What this number was found by, other numbers of ranks are planned with.
+  Config unsettled = config;
+  unsettle(unsettled.section("device"));
+  CHECK(planned_workspace(unsettled, plugins(), {})->bytes == fits);
   // A number stays; a run goes on with the one that was taken, also where the plan would give another.
   CHECK_FALSE(planned_workspace(config_of({"device.attention_workspace=650MiB"}), plugins(), {}));
   const Config again = Config::parse(resolved_text(config), "config.resolved.toml", ".", {}, schemas_of(plugins()));
