@@ -121,7 +121,7 @@ void tell_plan(const Config& config, Registry& registry) {
             format_bytes(static_cast<double>(takes)), of);
   const Fit found = find_fit(planned, registry, world, seconds_for_proposals);
   for (const std::string& edit : proposals(found)) print_err("  would fit: {}\n", edit);
-  if (found.cut) print_err("  {}\n", cut_text(found));
+  if (found.cut) print_err("  would fit: {}\n", cut_text(found));
 }
 
 // `engine init chat DIR FILE...`, also with `lora`: a configuration for this folder and these files.

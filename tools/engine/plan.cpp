@@ -266,7 +266,7 @@ Exit plan(const Common& common, PlanFlags flags) {
     if (!fits(setup) && !made) {
       const Fit fit = find_fit(config, *registry, world, seconds_for_proposals);
       for (const auto& edit : proposals(fit)) print_out("  would fit: {}\n", edit);
-      if (fit.cut) print_out("  {}\n", cut_text(fit));
+      if (fit.cut) print_out("  would fit: {}\n", cut_text(fit));
     }
   }
   // A device that is not here has told no memory. The plan holds all the same.

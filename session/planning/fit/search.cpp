@@ -44,10 +44,15 @@ class Search {
     });
     out.own_fits = !mine.empty();
     if (found.empty()) return;
+    std::optional<Tried> same = found[0];
+    if (!same->effect.same_numbers) same = fastest_of_same_numbers(own);
+    // A smaller micro-batch than the largest of its family may be faster: a library may compute its attention.
+    if (same && better(*same, found[0])) found.insert(found.begin(), *same);
     out.best = found[0];
     if (found.size() > 1) out.second = found[1];
     out.fastest.assign(found.begin(), found.begin() + static_cast<int64_t>(std::min(found.size(), wanted_)));
-    out.same = out.best->effect.same_numbers ? *std::exchange(out.best, {}) : fastest_of_same_numbers(own);
+    if (out.best->effect.same_numbers) out.best.reset();
+    out.same = same;
     if (!mine.empty()) out.own_format = mine[0];
     for (const auto* told : {&out.same, &out.best, &out.second})
       if (*told && out.own_format && words_of((*told)->edits) == words_of(out.own_format->edits))

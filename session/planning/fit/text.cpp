@@ -175,7 +175,7 @@ std::vector<std::string> proposals(const Fit& fit) {
 std::string cut_text(const Fit& fit) {
   if (!fit.cut) return "";
   return fmt::format("{} {:g} s of processor time and {} plans; engine plan --fit searches to its end",
-                     proposals(fit).empty() ? "nothing that fits was found in" : "the search ended after",
+                     proposals(fit).empty() ? "not known, the search found nothing in" : "the search ended after",
                      seconds_for_proposals, fit.plans);
 }
 
