@@ -118,7 +118,7 @@ TEST_CASE("free scratch of attention is what does not raise the planned peak") {
              Contains("no call of attention takes more"));
   CHECK_THROWS_WITH(planned_workspace(free_with(fits, {"device.attention=cudnn"}), plugins(), {}),
                     Contains("device.attention = \"cudnn\" has none"));
-  // What this number was found by, other numbers of ranks are planned with.
+  // Other numbers of ranks are planned with the word, not with this number.
   Config unsettled = config;
   unsettle(unsettled.section("device"));
   CHECK(planned_workspace(unsettled, plugins(), {})->bytes == fits);
